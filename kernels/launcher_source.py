@@ -34,6 +34,8 @@ _FILES = (
     "library.h",
     "kernel.h",
     "dispatcher.h",
+    "python.h",
+    "torch_call.h",
     "memory.h",
     "launcher.cc",
 )

@@ -37,7 +37,7 @@ _SIZE = 256
 _GIVEN_BAR, _ALLOCATING_BAR = 1.5, 1.0
 # Quantization for ops without a default.
 _ENCODINGS = ("e4m3/row/f32", "e2m1/16/e4m3")
-_known: list[tuple[Dispatcher, Call]] = []
+_known: list[tuple[Dispatcher, Call, Call]] = []
 
 
 @dataclass
@@ -61,7 +61,7 @@ def know_functions() -> None:
 
     def generated(torch: Any, framework: Any, dispatcher: Dispatcher, *rest: Any) -> Call:
         made = usual(torch, framework, dispatcher, *rest)
-        _known.append((dispatcher, made))
+        _known.append((dispatcher, made, made.__globals__["_call"]))
         return made
 
     vars(torch_way)["generated"] = generated
@@ -71,22 +71,24 @@ def launches_of(call: Call) -> list[Launch]:
     """The launches of a call that has been made twice."""
     found: list[Launch] = []
 
-    def recording(dispatcher: Dispatcher) -> Call:
-        def launch(*arguments: Any) -> None:
-            given = sys._getframe(1).f_locals
-            outputs = [name for name in dispatcher.outputs.names if given[name] is None]
-            named = dict(zip(dispatcher.arguments, arguments, strict=True))
-            assert dispatcher.launch(*arguments) is None, f"{dispatcher.op.name} does not take the usual path"
-            kernel = dispatcher.kernel_of(*arguments)[0]
-            found.append(Launch(kernel, arguments, [named[name] for name in outputs]))
+    def recording(dispatcher: Dispatcher, usual: Call) -> Call:
+        def record(*given: Any) -> Any:
+            made = usual(*given)
+            assert made is not None, f"{dispatcher.op.name} does not take the usual path"
+            named = dict(zip(dispatcher.arguments, given[:-1], strict=True))
+            outputs = dict(zip(dispatcher.outputs.names, made, strict=True))
+            arguments = tuple({**named, **outputs}.values())
+            allocated = [outputs[name] for name in outputs if named[name] is None]
+            found.append(Launch(dispatcher.kernel_of(*arguments)[0], arguments, allocated))
+            return made
 
-        return launch
+        return record
 
-    for dispatcher, function in _known:
-        function.__globals__["_launch"] = recording(dispatcher)
+    for dispatcher, function, made in _known:
+        function.__globals__["_call"] = recording(dispatcher, made)
     call()
-    for dispatcher, function in _known:
-        function.__globals__["_launch"] = dispatcher.launch
+    for _, function, made in _known:
+        function.__globals__["_call"] = made
     assert found, "the call does not take the usual path"
     return found
 

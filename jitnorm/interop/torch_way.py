@@ -1,11 +1,12 @@
-"""The fast path for torch tensors: for each dispatcher, generated functions whose text names its arguments.
+"""The fast path for torch tensors: functions of the launcher that make all checks, allocate outputs and launch.
 
-A loop over the arguments would add 0.3 us to a call's 1.1; see docs/measured.md.
+In Python they would add 1 us to a call; see docs/measured.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import ctypes
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop.base import Framework, Way, stream_handle
@@ -13,48 +14,14 @@ from jitnorm.interop.base import Framework, Way, stream_handle
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
 
-# Checks for states of torch that only `Framework.call` or a refusal handles. Each function takes 30 to 60 ns, its
-# public equivalent several times that. Tensors wrapped by torch.func have no address: TVM-FFI or the launcher rejects
-# them. Nothing has run when a call raises an error or takes the other way; the slow path then says why, in the caller's
-# terms.
+# The launcher leaves calls that are not usual as they were; the long way then says why, in the caller's terms.
 _TEXT = """
 def call({parameters}):
-{read}
-    if _count_modes() or _is_tracing() or _forward_ad._current_level >= 0:
-        {otherwise}
-    records = _is_grad_enabled()
-    if {unusual} or records and ({requires_grad}):
-        {otherwise}
-    patterns = None
-    try:
-{outputs}
-        if {is_given}:
-            try:
-                _increment_versions(({written},))
-            except RuntimeError:
-                _note_written(({written},))
-        if (_launch({arguments}) if stream is None else _launch({arguments}, _stream_handle(stream))) is not None:
-            {otherwise}
-    except (BufferError, RuntimeError, TypeError, ValueError):
-        {otherwise}
-{made}
+    made = _call({arguments}, None if stream is None else _stream_handle(stream))
+    if made is None:
+        return _otherwise({parameters})
+    return {result}
 """
-# Finding by shape and comparing the rest is 0.3 us faster than finding by all three.
-_OUTPUT = """
-        if {name} is None:
-            if patterns is None:
-                patterns = _patterns.get({key})
-                if patterns is None or {first}.dtype is not patterns[0] or {first}.device != patterns[1]:
-                    patterns = _find_patterns({leaders})
-                    if patterns is None:
-                        {otherwise}
-            made_{name} = _empty_like(patterns[{place}])
-        elif {is_other}({unusual} or records and {name}.requires_grad):
-            {otherwise}
-        else:
-            made_{name} = {name}
-"""
-_MOST_PATTERNS = 1024
 
 
 def usual_way(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Way:
@@ -65,14 +32,16 @@ def usual_way(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Way:
         framework: torch's framework, whose `types` are the types that may be passed.
         dispatcher: the op's dispatcher.
     """
-    names = _results_of(dispatcher)
-    text = _text_of(
-        dispatcher, "named, stream", "return False",
-        read=_lines(f"    {name} = named['{name}']" for name in dispatcher.arguments),
-        made=_lines([*(f"    named['{name}'] = {made}" for name, made in names.items()), "    return True"]),
-    )  # fmt: skip
-    made: Way = generated(torch, framework, dispatcher, text, {})
-    return made
+    names = dispatcher.outputs.names
+
+    def put(named: dict[str, Any], made: tuple[Any, ...]) -> bool:
+        named.update(zip(names, made, strict=True))
+        return True
+
+    arguments = ", ".join(f"named['{name}']" for name in dispatcher.arguments)
+    scope = {"_put": put, "_otherwise": lambda named, stream: False}
+    way: Way = generated(torch, framework, dispatcher, "named, stream", arguments, "_put(named, made)", scope)
+    return way
 
 
 def direct_call(
@@ -80,107 +49,53 @@ def direct_call(
     scope: Mapping[str, Any],
 ) -> Callable[..., Any]:  # fmt: skip
     """`Framework.direct` for torch; the arguments are those of `usual_way` and of `Framework.direct`."""
-    passed = ", ".join((*parameters, "stream"))
-    named = {**{name: name for name in parameters}, **_results_of(dispatcher)}
-    text = _text_of(
-        dispatcher, passed, f"return _otherwise({passed})",
-        read=_lines(f"    {name} = None" for name in dispatcher.arguments if name not in parameters),
-        made=f"    return {result.format_map(named)}",
-    )  # fmt: skip
-    return generated(torch, framework, dispatcher, text, scope)
+    made = {name: f"made[{place}]" for place, name in enumerate(dispatcher.outputs.names)}
+    returned = result.format_map({**{name: name for name in parameters}, **made})
+    arguments = ", ".join(name if name in parameters else "None" for name in dispatcher.arguments)
+    return generated(torch, framework, dispatcher, ", ".join((*parameters, "stream")), arguments, returned, scope)
 
 
 def generated(
-    torch: Any, framework: Framework, dispatcher: Dispatcher, text: str, further: Mapping[str, Any]
-) -> Callable[..., Any]:
-    """A function of this text, which may also use the names in `further`."""
-    patterns: dict[Any, tuple[Any, ...]] = {}
-    allocated = _allocated(dispatcher)
+    torch: Any, framework: Framework, dispatcher: Dispatcher, parameters: str, arguments: str, result: str,
+    scope: Mapping[str, Any],
+) -> Callable[..., Any]:  # fmt: skip
+    """A function of these parameters that returns the result, which may also use the names of the scope."""
+    text = _TEXT.format(parameters=parameters, arguments=arguments, result=result)
+    names = {**scope, "_call": usual_call(torch, framework, dispatcher), "_stream_handle": stream_handle}
+    exec(text, names)
+    call: Callable[..., Any] = names["call"]
+    return call
+
+
+def usual_call(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Callable[..., tuple[Any, ...] | None]:
+    """A function of a dispatcher's arguments and a stream; returns the outputs, or None if the call is not usual."""
+    names, outputs = dispatcher.names, dispatcher.outputs
+    allocated = [name for name in outputs.names if name not in outputs.updated]
 
     def find_patterns(*leaders: Any) -> tuple[Any, ...] | None:
-        """The first tensor's dtype and device, then what outputs are allocated like; None if not yet known."""
-        first, *others = leaders
-        likeness = framework.likeness(first)
-        shapes = [leader.shape for leader in leaders]
-        makers = dispatcher.outputs.makers.get((likeness, *shapes) if others else likeness)
-        found = [getattr(makers[name], "pattern", None) for name in allocated] if makers else [None]
-        if any(each is None for each in found):
-            return None
-        if len(patterns) >= _MOST_PATTERNS:  # an engine's calls have only a few shapes
-            patterns.clear()
-        made = patterns[tuple(shapes) if others else first.shape] = (first.dtype, first.device, *found)
-        return made
+        """What outputs are allocated like, as the long way has remembered it."""
+        likeness = framework.likeness(leaders[0])
+        makers = outputs.makers.get((likeness, *(each.shape for each in leaders)) if leaders[1:] else likeness, {})
+        found = tuple(getattr(makers.get(name), "pattern", None) for name in allocated)
+        return None if any(each is None for each in found) else found
 
-    scope = {
-        "_count_modes": torch._C._len_torch_dispatch_stack,
-        "_is_tracing": torch._C._is_tracing,
-        "_forward_ad": torch.autograd.forward_ad,
-        "_is_grad_enabled": torch.is_grad_enabled,
-        "_increment_versions": torch._C._increment_version,
-        "_note_written": framework.note_written,
-        "_Tensor": torch.Tensor,
-        "_types": framework.types,
-        "_patterns": patterns,
-        "_find_patterns": find_patterns,
-        "_empty_like": torch.empty_like,
-        "_launch": dispatcher.launch,
-        "_stream_handle": stream_handle,
-        **further,
-    }
-    exec(text, scope)
-    made: Callable[..., Any] = scope["call"]
+    objects = _objects(torch, framework, find_patterns)
+    address = dispatcher.make_torch_call(
+        len(names), len(dispatcher.arguments), *([names.index(name) for name in each] for each in (
+            outputs.names, allocated, outputs.leaders)), id(objects),
+    )  # fmt: skip
+    made: Callable[..., tuple[Any, ...] | None] = ctypes.cast(address, ctypes.py_object).value
     return made
 
 
-def _allocated(dispatcher: Dispatcher) -> list[str]:
-    """The outputs that are allocated if they are None."""
-    return [name for name in dispatcher.outputs.names if name not in dispatcher.outputs.updated]
+def _objects(torch: Any, framework: Framework, find_patterns: Callable[..., Any]) -> tuple[Any, ...]:
+    """What the launcher needs of Python and torch, in the order of kernels/launcher/torch_call.h.
 
-
-def _results_of(dispatcher: Dispatcher) -> dict[str, str]:
-    """The expressions of the outputs after a call, by name."""
-    allocated = _allocated(dispatcher)
-    return {name: f"made_{name}" if name in allocated else name for name in dispatcher.outputs.names}
-
-
-def _text_of(dispatcher: Dispatcher, parameters: str, otherwise: str, *, read: str, made: str) -> str:
-    outputs, leaders = dispatcher.outputs.names, dispatcher.outputs.leaders
-    in_place, allocated, results = dispatcher.outputs.in_place, _allocated(dispatcher), _results_of(dispatcher)
-    first = leaders[0]
-    shapes = ", ".join(f"{name}.shape" for name in leaders)
-    inputs = [name for name in dispatcher.names if name not in allocated]
-    return _TEXT.format(
-        parameters=parameters,
-        read=read,
-        otherwise=otherwise,
-        unusual=_unusual(*inputs),
-        outputs="".join(
-            _OUTPUT.format(
-                name=name,
-                first=first,
-                key=f"({shapes})",
-                leaders=", ".join(leaders),
-                place=2 + place,
-                otherwise=otherwise,
-                unusual=_unusual(name),
-                is_other=f"{name} is not {in_place[name]} and " if name in in_place else "",
-            )
-            for place, name in enumerate(allocated)
-        ),
-        requires_grad=" or ".join(f"{name}.requires_grad" for name in inputs),
-        is_given=" or ".join(f"{name} is not None" for name in outputs),
-        written=", ".join(results.values()),
-        arguments=", ".join(results.get(name, name) for name in dispatcher.arguments),
-        made=made,
-    )
-
-
-def _unusual(*names: str) -> str:
-    """Whether one of the arguments is not a plain tensor, or is a view that changes signs when read."""
-    # The first comparison, true of most tensors, takes 20 ns less than the second.
-    text = "type({0}) is not _Tensor and type({0}) not in _types or {0}.is_neg()"
-    return " or ".join(map(text.format, names))
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "\n".join(lines)
+    Each check of torch's state takes 30 to 60 ns, its public equivalent several times that.
+    """
+    return (
+        None, Exception, float, int, torch.Tensor, framework.types, torch.Tensor.is_neg, "requires_grad",
+        torch._C._len_torch_dispatch_stack, torch._C._is_tracing, torch.autograd.forward_ad, "_current_level",
+        torch.is_grad_enabled, torch._C._increment_version, framework.note_written, find_patterns, torch.empty_like,
+        torch.Tensor.__dlpack_c_exchange_api__,
+    )  # fmt: skip

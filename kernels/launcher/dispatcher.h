@@ -186,14 +186,3 @@ class Dispatcher {
   std::unordered_map<Key, const ffi::Function, KeyHash> kernels_;
   CallMemory<const ffi::Function*> known_;
 };
-
-// Three functions: one dispatches a call and returns None or the facts of a miss; one learns (kernel, *call); one
-// returns the facts of a call.
-inline ffi::Array<ffi::Function> MakeDispatcher(const ffi::String& signature) {
-  auto dispatcher = std::make_shared<Dispatcher>(signature);
-  return {MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = dispatcher->Call(args); }),
-          MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any*) {
-            dispatcher->Learn(args[0].cast<ffi::Function>(), args.Slice(1));
-          }),
-          MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = dispatcher->Facts(args); })};
-}

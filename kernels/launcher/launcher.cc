@@ -31,6 +31,19 @@ int64_t DriverVersion() {
   return version;
 }
 
+// Four functions: one dispatches a call and returns None or the facts of a miss; one learns (kernel, *call); one
+// returns the facts of a call; one makes a function of Python for torch's calls.
+ffi::Array<ffi::Function> MakeDispatcher(const ffi::String& signature) {
+  auto dispatcher = std::make_shared<Dispatcher>(signature);
+  return {MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = dispatcher->Call(args); }),
+          MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any*) {
+            dispatcher->Learn(args[0].cast<ffi::Function>(), args.Slice(1));
+          }),
+          MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = dispatcher->Facts(args); }),
+          MakeFunction(
+              [dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = MakeTorchCall(dispatcher, args); })};
+}
+
 }  // namespace
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(load_kernel, LoadKernel)
