@@ -28,6 +28,7 @@ from jitnorm.bench.tensors import Tensors
 from jitnorm.catalogue import OPS
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher
+from jitnorm.interop import torch as torch_interop
 from jitnorm.interop import torch_way
 
 Call = Callable[[], Any]
@@ -37,7 +38,6 @@ _SIZE = 256
 _GIVEN_BAR, _ALLOCATING_BAR = 1.5, 1.0
 # Quantization for ops without a default.
 _ENCODINGS = ("e4m3/row/f32", "e2m1/16/e4m3")
-_known: list[tuple[Dispatcher, Call, Call]] = []
 
 
 @dataclass
@@ -55,42 +55,78 @@ class Launch:
     allocated: list[torch.Tensor]
 
 
-def know_functions() -> None:
-    """Record in `_known` each function that is generated for a dispatcher's calls."""
-    usual = torch_way.generated
+@dataclass
+class Known:
+    """A function that makes a dispatcher's calls.
 
-    def generated(torch: Any, framework: Any, dispatcher: Dispatcher, *rest: Any) -> Call:
-        made = usual(torch, framework, dispatcher, *rest)
-        _known.append((dispatcher, made, made.__globals__["_call"]))
+    Attributes:
+        table: where calls find it.
+        usual: the function.
+        recording: another one that also records their launches.
+    """
+
+    table: dict[Any, Call]
+    usual: Call
+    recording: Call
+
+    def use(self, function: Call) -> None:
+        """Make calls find a function."""
+        for key, found in self.table.items():
+            if found in (self.usual, self.recording):
+                self.table[key] = function
+
+
+_known: list[Known] = []
+_launches: list[Launch] = []
+
+
+def know_functions() -> None:
+    """Record in `_known` each function that makes a dispatcher's calls, and one that also records their launches."""
+    usual_way, usual_call = torch_interop.usual_way, torch_interop.direct_call
+
+    def way(torch: Any, framework: Any, dispatcher: Dispatcher) -> Call:
+        made = usual_way(torch, framework, dispatcher)
+        _known.append(Known(dispatcher.ways, made, _recording(dispatcher, usual_way(torch, framework, dispatcher))))
         return made
 
-    vars(torch_way)["generated"] = generated
+    def direct_call(torch: Any, framework: Any, dispatcher: Dispatcher, *rest: Any) -> Call:
+        made = usual_call(torch, framework, dispatcher, *rest)
+        other = torch_way.composed_call(torch, framework, dispatcher, *rest)
+        _known.append(Known(dispatcher.calls, made, _recording(dispatcher, other)))
+        return made
+
+    vars(torch_interop).update(usual_way=way, direct_call=direct_call)
+
+
+def _recording(dispatcher: Dispatcher, function: Any) -> Call:
+    """A generated function, changed to record its launches."""
+    usual = function.__globals__["_call"]
+
+    def record(*given: Any) -> Any:
+        made = usual(*given)
+        assert made is not None, f"{dispatcher.op.name} does not take the usual path"
+        named = dict(zip(dispatcher.arguments, given[:-1], strict=True))
+        outputs = dict(zip(dispatcher.outputs.names, made, strict=True))
+        arguments = tuple({**named, **outputs}.values())
+        allocated = [outputs[name] for name in outputs if named[name] is None]
+        _launches.append(Launch(dispatcher.kernel_of(*arguments)[0], arguments, allocated))
+        return made
+
+    function.__globals__["_call"] = record
+    recording: Call = function
+    return recording
 
 
 def launches_of(call: Call) -> list[Launch]:
     """The launches of a call that has been made twice."""
-    found: list[Launch] = []
-
-    def recording(dispatcher: Dispatcher, usual: Call) -> Call:
-        def record(*given: Any) -> Any:
-            made = usual(*given)
-            assert made is not None, f"{dispatcher.op.name} does not take the usual path"
-            named = dict(zip(dispatcher.arguments, given[:-1], strict=True))
-            outputs = dict(zip(dispatcher.outputs.names, made, strict=True))
-            arguments = tuple({**named, **outputs}.values())
-            allocated = [outputs[name] for name in outputs if named[name] is None]
-            found.append(Launch(dispatcher.kernel_of(*arguments)[0], arguments, allocated))
-            return made
-
-        return record
-
-    for dispatcher, function, made in _known:
-        function.__globals__["_call"] = recording(dispatcher, made)
+    _launches.clear()
+    for known in _known:
+        known.use(known.recording)
     call()
-    for _, function, made in _known:
-        function.__globals__["_call"] = made
-    assert found, "the call does not take the usual path"
-    return found
+    for known in _known:
+        known.use(known.usual)
+    assert _launches, "the call does not take the usual path"
+    return _launches.copy()
 
 
 def best_of(calls: list[Call]) -> list[float]:

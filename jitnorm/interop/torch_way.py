@@ -6,7 +6,8 @@ In Python they would add 1 us to a call; see docs/measured.md.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop.base import Framework, Way, stream_handle
@@ -14,10 +15,13 @@ from jitnorm.interop.base import Framework, Way, stream_handle
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
 
+# What a call returns without a function in Python: an argument of the dispatcher, or a tuple of several.
+_RETURNED = re.compile(r"\{\w+\}|\(\{\w+\}(, \{\w+\})+\)")
+_TUPLE, _SINGLE, _NONE = range(3)  # as in kernels/launcher/torch_call.h
 # The launcher leaves calls that are not usual as they were; the long way then says why, in the caller's terms.
 _TEXT = """
 def call({parameters}):
-    made = _call({arguments}, None if stream is None else _stream_handle(stream))
+    made = _call({arguments})
     if made is None:
         return _otherwise({parameters})
     return {result}
@@ -38,7 +42,7 @@ def usual_way(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Way:
         named.update(zip(names, made, strict=True))
         return True
 
-    arguments = ", ".join(f"named['{name}']" for name in dispatcher.arguments)
+    arguments = ", ".join((*(f"named['{name}']" for name in dispatcher.arguments), "stream"))
     scope = {"_put": put, "_otherwise": lambda named, stream: False}
     way: Way = generated(torch, framework, dispatcher, "named, stream", arguments, "_put(named, made)", scope)
     return way
@@ -49,10 +53,23 @@ def direct_call(
     scope: Mapping[str, Any],
 ) -> Callable[..., Any]:  # fmt: skip
     """`Framework.direct` for torch; the arguments are those of `usual_way` and of `Framework.direct`."""
+    returned = re.findall(r"\w+", result) if re.fullmatch(_RETURNED, result) else []
+    if result == "None" or (returned and set(returned) <= set(dispatcher.names)):
+        kind = _NONE if result == "None" else _TUPLE if result[0] == "(" else _SINGLE
+        return usual_call(torch, framework, dispatcher, parameters, returned, kind, scope["_otherwise"])
+    return composed_call(torch, framework, dispatcher, parameters, result, scope)
+
+
+def composed_call(
+    torch: Any, framework: Framework, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str,
+    scope: Mapping[str, Any],
+) -> Callable[..., Any]:  # fmt: skip
+    """`direct_call` with any result."""
     made = {name: f"made[{place}]" for place, name in enumerate(dispatcher.outputs.names)}
     returned = result.format_map({**{name: name for name in parameters}, **made})
-    arguments = ", ".join(name if name in parameters else "None" for name in dispatcher.arguments)
-    return generated(torch, framework, dispatcher, ", ".join((*parameters, "stream")), arguments, returned, scope)
+    arguments = (*(name if name in parameters else "None" for name in dispatcher.arguments), "stream")
+    passed = ", ".join((*parameters, "stream"))
+    return generated(torch, framework, dispatcher, passed, ", ".join(arguments), returned, scope)
 
 
 def generated(
@@ -60,16 +77,29 @@ def generated(
     scope: Mapping[str, Any],
 ) -> Callable[..., Any]:  # fmt: skip
     """A function of these parameters that returns the result, which may also use the names of the scope."""
-    text = _TEXT.format(parameters=parameters, arguments=arguments, result=result)
-    names = {**scope, "_call": usual_call(torch, framework, dispatcher), "_stream_handle": stream_handle}
-    exec(text, names)
-    call: Callable[..., Any] = names["call"]
-    return call
+    call = usual_call(torch, framework, dispatcher, dispatcher.arguments, dispatcher.outputs.names, _TUPLE, None)
+    names = {**scope, "_call": call}
+    exec(_TEXT.format(parameters=parameters, arguments=arguments, result=result), names)
+    made: Callable[..., Any] = names["call"]
+    return made
 
 
-def usual_call(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Callable[..., tuple[Any, ...] | None]:
-    """A function of a dispatcher's arguments and a stream; returns the outputs, or None if the call is not usual."""
-    names, outputs = dispatcher.names, dispatcher.outputs
+def usual_call(
+    torch: Any, framework: Framework, dispatcher: Dispatcher, parameters: Sequence[str], returned: Sequence[str],
+    kind: int, otherwise: Callable[..., Any] | None,
+) -> Callable[..., Any]:  # fmt: skip
+    """A function of the launcher that makes a dispatcher's usual calls.
+
+    Args:
+        torch: as of `usual_way`.
+        framework: as there.
+        dispatcher: as there.
+        parameters: the names of its parameters, before the stream.
+        returned: the names of what it returns.
+        kind: how it returns them.
+        otherwise: makes the other calls; without it, they return None.
+    """
+    outputs, order = dispatcher.outputs, [*parameters, "stream"]
     allocated = [name for name in outputs.names if name not in outputs.updated]
 
     def find_patterns(*leaders: Any) -> tuple[Any, ...] | None:
@@ -79,16 +109,18 @@ def usual_call(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Call
         found = tuple(getattr(makers.get(name), "pattern", None) for name in allocated)
         return None if any(each is None for each in found) else found
 
-    objects = _objects(torch, framework, find_patterns)
-    address = dispatcher.make_torch_call(
-        len(names), len(dispatcher.arguments), *([names.index(name) for name in each] for each in (
-            outputs.names, allocated, outputs.leaders)), id(objects),
-    )  # fmt: skip
-    made: Callable[..., tuple[Any, ...] | None] = ctypes.cast(address, ctypes.py_object).value
+    objects = _objects(torch, framework, find_patterns, otherwise)
+    given = [order.index(name) if name in order else -1 for name in (*dispatcher.arguments, "stream")]
+    places = ([dispatcher.arguments.index(name) for name in each] for each in (
+        outputs.names, allocated, outputs.leaders, returned))  # fmt: skip
+    address = dispatcher.make_torch_call(dispatcher.tensor_count, len(order), given, *places, kind, id(objects))
+    made: Callable[..., Any] = ctypes.cast(address, ctypes.py_object).value
     return made
 
 
-def _objects(torch: Any, framework: Framework, find_patterns: Callable[..., Any]) -> tuple[Any, ...]:
+def _objects(
+    torch: Any, framework: Framework, find_patterns: Callable[..., Any], otherwise: Callable[..., Any] | None
+) -> tuple[Any, ...]:
     """What the launcher needs of Python and torch, in the order of kernels/launcher/torch_call.h.
 
     Each check of torch's state takes 30 to 60 ns, its public equivalent several times that.
@@ -97,5 +129,5 @@ def _objects(torch: Any, framework: Framework, find_patterns: Callable[..., Any]
         None, Exception, float, int, torch.Tensor, framework.types, torch.Tensor.is_neg, "requires_grad",
         torch._C._len_torch_dispatch_stack, torch._C._is_tracing, torch.autograd.forward_ad, "_current_level",
         torch.is_grad_enabled, torch._C._increment_version, framework.note_written, find_patterns, torch.empty_like,
-        torch.Tensor.__dlpack_c_exchange_api__,
+        stream_handle, otherwise, torch.Tensor.__dlpack_c_exchange_api__,
     )  # fmt: skip

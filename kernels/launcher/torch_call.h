@@ -2,10 +2,12 @@
 // tensor, allocates missing outputs and launches. Uses Python's and DLPack's C interfaces, nothing of torch's.
 class TorchCall {
  public:
-  // The positions of a call's arguments: tensors come first, numbers follow, then the stream.
+  // The dispatcher's arguments are tensors, then numbers; a call has the parameters in an order of its own.
   struct Form {
-    int tensors, arguments;
-    std::vector<int64_t> outputs, allocated, leaders;
+    int tensors, parameters;
+    std::vector<int64_t> given;  // for each argument, then the stream, the position of its parameter; -1 if it has none
+    std::vector<int64_t> outputs, allocated, leaders, returned;  // positions among the arguments
+    enum Kind { kTuple, kSingle, kNone } kind;                   // of what is returned
   };
 
   // `objects`: see `_objects` in jitnorm/interop/torch_way.py.
@@ -15,7 +17,8 @@ class TorchCall {
     PyObject** const fields[] = {
         &none_,         &exception_,          &float_,        &int_,           &tensor_,     &types_,
         &is_neg_,       &requires_grad_,      &count_modes_,  &is_tracing_,    &forward_ad_, &current_level_,
-        &grad_enabled_, &increment_versions_, &note_written_, &find_patterns_, &empty_like_};
+        &grad_enabled_, &increment_versions_, &note_written_, &find_patterns_, &empty_like_, &stream_handle_,
+        &otherwise_};
     int place = 0;
     for (PyObject** field : fields) *field = PyTuple_GetItem(objects, place++);
     exchange_ = static_cast<const DLPackExchangeAPI*>(
@@ -24,31 +27,31 @@ class TorchCall {
         << "torch exchanges tensors with another version of DLPack";
   }
 
-  // Returns a tuple of the outputs; None for calls that are not usual, of which nothing has run.
-  PyObject* Run(PyObject* const* given, intptr_t count) const {
-    Call call(given);
-    if (count == form_.arguments + 1 && Read(call) && Allocate(call) && CountWrites(call) && Launch(call)) {
-      PyObject* outputs[kMaxArguments];
-      int written = 0;
-      for (const int64_t place : form_.outputs) outputs[written++] = call.Object(place);
-      return TupleOf(outputs, written).Release();
+  // Makes the call; one that is not usual is left as it was and made by `otherwise_`, or returns None without it.
+  PyObject* Run(PyObject* const* parameters, intptr_t count) const {
+    Call call;
+    if (count == form_.parameters && Place(parameters, call) && Read(call) && Allocate(call) && CountWrites(call) &&
+        Launch(call)) {
+      return Returned(call);
     }
     if (PyErr_Occurred() != nullptr) {
       if (!PyErr_ExceptionMatches(exception_)) return nullptr;  // such as an interrupt
       PyErr_Clear();
     }
-    Py_IncRef(none_);
-    return none_;
+    if (otherwise_ == none_) return Reference::To(none_).Release();
+    const Reference arguments = TupleOf(parameters, static_cast<int>(count));
+    return arguments ? PyObject_CallObject(otherwise_, arguments.get()) : nullptr;
   }
 
  private:
   struct Call {
-    explicit Call(PyObject* const* given) : given(given) {}
-
-    PyObject* const* given;
+    PyObject* given[kMaxArguments + 1];
     DLTensor tensors[kMaxArguments];
     ffi::AnyView arguments[kMaxArguments + 1];
     Reference made[kMaxArguments];  // outputs that were allocated
+    Reference stream;
+
+    Call() {}  // leaves what is read only after it was written
 
     PyObject* Object(int64_t place) const { return made[place] ? made[place].get() : given[place]; }
   };
@@ -72,6 +75,28 @@ class TorchCall {
     size_t operator()(const Likeness& key) const { return std::hash<std::string_view>()(key.bytes()); }
   };
 
+  int arguments() const { return static_cast<int>(form_.given.size()) - 1; }
+
+  bool Place(PyObject* const* parameters, Call& call) const {
+    for (size_t i = 0; i < form_.given.size(); ++i) {
+      call.given[i] = form_.given[i] < 0 ? none_ : parameters[form_.given[i]];
+    }
+    PyObject* stream = call.given[arguments()];
+    if (stream == none_ || IsOf(stream, int_)) return true;
+    call.stream = Reference(PyObject_CallFunctionObjArgs(stream_handle_, stream, nullptr));
+    call.given[arguments()] = call.stream.get();
+    return static_cast<bool>(call.stream);
+  }
+
+  PyObject* Returned(const Call& call) const {
+    if (form_.kind == Form::kNone) return Reference::To(none_).Release();
+    if (form_.kind == Form::kSingle) return Reference::To(call.Object(form_.returned[0])).Release();
+    PyObject* objects[kMaxArguments];
+    int count = 0;
+    for (const int64_t place : form_.returned) objects[count++] = call.Object(place);
+    return TupleOf(objects, count).Release();
+  }
+
   bool Read(Call& call) const {
     if (!IsStateUsual()) return false;
     const Reference records(PyObject_CallFunctionObjArgs(grad_enabled_, nullptr));
@@ -80,7 +105,7 @@ class TorchCall {
     for (int i = 0; i < form_.tensors; ++i) {
       if (call.given[i] != none_ && !ReadTensor(call, i, is_recording)) return false;
     }
-    for (int i = form_.tensors; i < form_.arguments; ++i) {
+    for (int i = form_.tensors; i < arguments(); ++i) {
       PyObject* number = call.given[i];
       if (IsOf(number, float_)) {
         call.arguments[i] = PyFloat_AsDouble(number);
@@ -174,7 +199,7 @@ class TorchCall {
   }
 
   bool Launch(Call& call) const {
-    int count = form_.arguments;
+    int count = arguments();
     PyObject* stream = call.given[count];
     const DLDevice device = call.tensors[0].device;
     if (stream != none_) {
@@ -201,7 +226,7 @@ class TorchCall {
   const DLPackExchangeAPI* exchange_;
   PyObject *none_, *exception_, *float_, *int_, *tensor_, *types_, *is_neg_, *requires_grad_, *count_modes_;
   PyObject *is_tracing_, *forward_ad_, *current_level_, *grad_enabled_, *increment_versions_, *note_written_;
-  PyObject *find_patterns_, *empty_like_;
+  PyObject *find_patterns_, *empty_like_, *stream_handle_, *otherwise_;
   mutable std::unordered_map<Likeness, PyObject*, LikenessHash> patterns_;
 };
 
@@ -217,9 +242,11 @@ inline int64_t MakeTorchCall(std::shared_ptr<const Dispatcher> dispatcher, ffi::
     const auto array = args[i].cast<ffi::Array<int64_t>>();
     return std::vector<int64_t>(array.begin(), array.end());
   };
-  TorchCall::Form form{args[0].cast<int>(), args[1].cast<int>(), places(2), places(3), places(4)};
+  TorchCall::Form form{
+      args[0].cast<int>(), args[1].cast<int>(), places(2), places(3),
+      places(4),           places(5),           places(6), static_cast<TorchCall::Form::Kind>(args[7].cast<int>())};
   const WithPython held;
   const auto call =
-      new TorchCall(std::move(dispatcher), std::move(form), reinterpret_cast<PyObject*>(args[5].cast<int64_t>()));
+      new TorchCall(std::move(dispatcher), std::move(form), reinterpret_cast<PyObject*>(args[8].cast<int64_t>()));
   return reinterpret_cast<int64_t>(PyCFunction_NewEx(&definition, PyCapsule_New(call, nullptr, nullptr), nullptr));
 }
