@@ -127,7 +127,7 @@ def _objects(
     """
     return (
         None, Exception, float, int, torch.Tensor, framework.types, torch.Tensor.is_neg, "requires_grad",
-        torch._C._len_torch_dispatch_stack, torch._C._is_tracing, torch.autograd.forward_ad, "_current_level",
+        torch._C._len_torch_dispatch_stack, torch._C._is_tracing, vars(torch.autograd.forward_ad), "_current_level",
         torch.is_grad_enabled, torch._C._increment_version, framework.note_written, find_patterns, torch.empty_like,
         stream_handle, otherwise, torch.Tensor.__dlpack_c_exchange_api__,
     )  # fmt: skip

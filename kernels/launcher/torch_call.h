@@ -99,7 +99,7 @@ class TorchCall {
 
   bool Read(Call& call) const {
     if (!IsStateUsual()) return false;
-    const Reference records(PyObject_CallFunctionObjArgs(grad_enabled_, nullptr));
+    const Reference records(PyObject_CallNoArgs(grad_enabled_));
     if (!records) return false;
     const bool is_recording = !IsFalse(records);
     for (int i = 0; i < form_.tensors; ++i) {
@@ -121,10 +121,10 @@ class TorchCall {
 
   // Whether torch runs operations at once and records none of them, except for gradients.
   bool IsStateUsual() const {
-    const Reference level(PyObject_GetAttr(forward_ad_, current_level_));
-    return level && PyLong_AsLong(level.get()) < 0 && PyErr_Occurred() == nullptr &&
-           IsFalse(Reference(PyObject_CallFunctionObjArgs(count_modes_, nullptr))) &&
-           IsFalse(Reference(PyObject_CallFunctionObjArgs(is_tracing_, nullptr)));
+    PyObject* level = PyDict_GetItemWithError(forward_ad_, current_level_);
+    return level != nullptr && PyLong_AsLong(level) < 0 && PyErr_Occurred() == nullptr &&
+           IsFalse(Reference(PyObject_CallNoArgs(count_modes_))) &&
+           IsFalse(Reference(PyObject_CallNoArgs(is_tracing_)));
   }
 
   // Tensors that are wrapped by torch.func have no address: the exchange or the launcher rejects them.
