@@ -31,6 +31,7 @@ JITNORM_PYTHON PyObject* PyObject_GetAttr(PyObject*, PyObject*);
 JITNORM_PYTHON PyObject* PyObject_CallNoArgs(PyObject*);
 JITNORM_PYTHON PyObject* PyObject_CallObject(PyObject*, PyObject*);
 JITNORM_PYTHON PyObject* PyObject_CallFunctionObjArgs(PyObject*, ...);
+JITNORM_PYTHON PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*);  // from 3.11
 JITNORM_PYTHON PyObject* PyTuple_New(intptr_t);
 JITNORM_PYTHON PyObject* PyTuple_GetItem(PyObject*, intptr_t);
 JITNORM_PYTHON int PyTuple_SetItem(PyObject*, intptr_t, PyObject*);
@@ -71,6 +72,12 @@ class Reference {
  private:
   PyObject* object_ = nullptr;
 };
+
+// A function's result for one argument.
+inline Reference CallOf(PyObject* function, PyObject* argument) {
+  return Reference(PyObject_Vectorcall != nullptr ? PyObject_Vectorcall(function, &argument, 1, nullptr)
+                                                  : PyObject_CallFunctionObjArgs(function, argument, nullptr));
+}
 
 inline bool IsFalse(const Reference& value) { return value && PyObject_IsTrue(value.get()) == 0; }
 

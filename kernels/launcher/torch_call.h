@@ -83,7 +83,7 @@ class TorchCall {
     }
     PyObject* stream = call.given[arguments()];
     if (stream == none_ || IsOf(stream, int_)) return true;
-    call.stream = Reference(PyObject_CallFunctionObjArgs(stream_handle_, stream, nullptr));
+    call.stream = CallOf(stream_handle_, stream);
     call.given[arguments()] = call.stream.get();
     return static_cast<bool>(call.stream);
   }
@@ -137,7 +137,7 @@ class TorchCall {
       return true;
     }
     if (!IsOf(tensor, tensor_) && PySet_Contains(types_, Reference(PyObject_Type(tensor)).get()) != 1) return false;
-    if (!IsFalse(Reference(PyObject_CallFunctionObjArgs(is_neg_, tensor, nullptr)))) return false;
+    if (!IsFalse(CallOf(is_neg_, tensor))) return false;
     if (is_recording && !IsFalse(Reference(PyObject_GetAttr(tensor, requires_grad_)))) return false;
     return Exchange(call, place, tensor);
   }
@@ -157,7 +157,7 @@ class TorchCall {
       if (!patterns) patterns = PatternsOf(call);
       if (!patterns) return false;
       PyObject* pattern = PyTuple_GetItem(patterns.get(), static_cast<intptr_t>(i));
-      call.made[place] = Reference(PyObject_CallFunctionObjArgs(empty_like_, pattern, nullptr));
+      call.made[place] = CallOf(empty_like_, pattern);
       if (!call.made[place] || !Exchange(call, place, call.made[place].get())) return false;
     }
     return true;
@@ -193,9 +193,9 @@ class TorchCall {
     if (count == 0) return true;
     const Reference tensors = TupleOf(written, count);
     if (!tensors) return false;
-    if (Reference(PyObject_CallFunctionObjArgs(increment_versions_, tensors.get(), nullptr))) return true;
+    if (CallOf(increment_versions_, tensors.get())) return true;
     PyErr_Clear();  // an inference tensor outside inference mode has no version
-    return static_cast<bool>(Reference(PyObject_CallFunctionObjArgs(note_written_, tensors.get(), nullptr)));
+    return static_cast<bool>(CallOf(note_written_, tensors.get()));
   }
 
   bool Launch(Call& call) const {
