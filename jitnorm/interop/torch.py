@@ -27,6 +27,7 @@ _NAMES = {
     "int8": "int8",
     "int32": "int32",
 }
+_IN_ORDER = tuple(range(16))
 
 
 class Torch(Framework):
@@ -176,7 +177,7 @@ class Torch(Framework):
 
     def permuted(self, tensor: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
         viewed = tensor if tensor.shape == shape else tensor.view(shape)
-        return viewed if order == tuple(range(len(order))) else viewed.permute(order)
+        return viewed if order == _IN_ORDER[: len(order)] else viewed.permute(order)
 
     def stream(self, tensor: Any) -> int | None:
         if self.is_direct or not tensor.is_cuda:

@@ -9,9 +9,13 @@ from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import dispatcher_of
 from jitnorm.interop import framework_of
 from jitnorm.ops.forms import Form
-from jitnorm.ops.run import Tensor, run
+from jitnorm.ops.run import Tensor
 
 _SUM = Form("input out", "{out}")
+_SUM_WITH_BIAS = Form("input", "({out}, {bias_out})")
+# `gemma` is layer normalization's name of the weight.
+_PARAMETERS = "input grad weight gemma mean rstd residual_grad input_grad eps"
+_OF_INPUT, _OF_ALL = Form(_PARAMETERS, "{input_grad}"), Form(_PARAMETERS, "({input_grad}, {partials})")
 
 
 def sum_rows(
@@ -75,8 +79,8 @@ def rmsnorm_backward(
         >>> input_grad.round(4).tolist(), weight_grad.round(4).tolist()
         ([[0.181, -0.1358]], [0.8485, 0.0])
     """
-    tensors = {"weight": weight, "residual_grad": residual_grad, "input_grad": input_grad}
-    made = _backward(gradients.RMSNORM_BACKWARD, False, grad, input, weight, eps, tensors, enable_pdl, stream)
+    op = gradients.RMSNORM_BACKWARD
+    made = _backward(op, False, input, grad, weight, None, None, residual_grad, input_grad, eps, enable_pdl, stream)
     return made[0], made[1]
 
 
@@ -92,8 +96,8 @@ def gemma_rmsnorm_backward(
         >>> gemma_rmsnorm_backward(grad, x, np.zeros(2, np.float32), eps=0.0)[0].round(4).tolist()
         [[0.181, -0.1358]]
     """
-    tensors = {"weight": weight, "residual_grad": residual_grad, "input_grad": input_grad}
-    made = _backward(gradients.GEMMA_RMSNORM_BACKWARD, False, grad, input, weight, eps, tensors, enable_pdl, stream)
+    op = gradients.GEMMA_RMSNORM_BACKWARD
+    made = _backward(op, False, input, grad, weight, None, None, residual_grad, input_grad, eps, enable_pdl, stream)
     return made[0], made[1]
 
 
@@ -109,8 +113,8 @@ def rmsnorm_bias_backward(
         >>> rmsnorm_bias_backward(grad, x, np.ones(2, np.float32), eps=0.0)[2].tolist()
         [1.0, 0.0]
     """
-    tensors = {"weight": weight, "residual_grad": residual_grad, "input_grad": input_grad}
-    made = _backward(gradients.RMSNORM_BIAS_BACKWARD, True, grad, input, weight, eps, tensors, enable_pdl, stream)
+    op = gradients.RMSNORM_BIAS_BACKWARD
+    made = _backward(op, True, input, grad, weight, None, None, residual_grad, input_grad, eps, enable_pdl, stream)
     return made[0], made[1], made[2]
 
 
@@ -150,25 +154,27 @@ def layernorm_backward(
         >>> [each.round(4).tolist() for each in found]
         [[[0.1021, -0.2041, 0.1021]], [-1.2247, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
-    tensors = {"gemma": gemma, "residual_grad": residual_grad, "input_grad": input_grad, "mean": mean, "rstd": rstd}
-    made = _backward(gradients.LAYERNORM_BACKWARD, True, grad, input, gemma, None, tensors, enable_pdl, stream)
+    op = gradients.LAYERNORM_BACKWARD
+    made = _backward(op, True, input, grad, gemma, mean, rstd, residual_grad, input_grad, None, enable_pdl, stream)
     return made[0], made[1], made[2]
 
 
 def _backward(
-    op: Op, has_bias: bool, grad: Any, input: Any, weight: Any, eps: float | None, tensors: dict[str, Any],
-    enable_pdl: bool | None, stream: Any,
+    op: Op, has_bias: bool, input: Any, grad: Any, weight: Any, mean: Any, rstd: Any, residual_grad: Any,
+    input_grad: Any, eps: float | None, enable_pdl: bool | None, stream: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The gradients of the input, the weight and the bias; None for those that do not exist.
 
     `eps` is for ops that compute the statistic of rows themselves.
     """
-    named = {**tensors, "input": input, "grad": grad, "partials": None, "eps": eps}
-    made = run(dispatcher_of(op, enable_pdl, tensors["residual_grad"] is not None, weight is not None), named, stream)
+    calls = dispatcher_of(op, enable_pdl, residual_grad is not None, weight is not None).calls
+    arguments = input, grad, weight, weight, mean, rstd, residual_grad, input_grad, eps, stream
     if weight is None:
-        return made["input_grad"], None, None
+        return calls[_OF_INPUT](*arguments), None, None
+    of_input, partials = calls[_OF_ALL](*arguments)
     dtype = framework_of(weight, "weight").dtype_name(weight)
-    parts = {"input": made["partials"], "out": None, "bias_out": None}
     of = framework_of(input, "input").dtype_name(input)
-    sums = run(dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, has_bias, of), parts, stream)
-    return made["input_grad"], sums["out"], sums.get("bias_out")
+    sums = dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, has_bias, of).calls
+    if has_bias:
+        return of_input, *sums[_SUM_WITH_BIAS](partials, stream)
+    return of_input, sums[_SUM](partials, None, stream), None
