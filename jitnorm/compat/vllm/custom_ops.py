@@ -7,17 +7,15 @@ from collections.abc import Sequence
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_scale, element_of, given_spec, spec_of
+from jitnorm.compat.arguments import as_bytes, as_scale, element_of, given_spec, spec_of
 from jitnorm.compat.groups import column_layout, quantize_groups, transposed_scales
-from jitnorm.compat.vllm import experts as fill_experts
 from jitnorm.compat.vllm.deep_gemm import takes_powers_of_two
-from jitnorm.compat.vllm.experts import rows_of_scales
+from jitnorm.compat.vllm.experts import MXFP4, NVFP4, check_experts
 from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as fill_fp4
 from jitnorm.compat.vllm.given_scales import block_size_of
 from jitnorm.compat.vllm.outputs_first import refuse_azp
-from jitnorm.kernels.numerics import round_up
 from jitnorm.ops.pairs import norm_quantize_pair, quantize_pair, silu_and_mul_quantize_pair
 
 
@@ -241,11 +239,11 @@ def scaled_fp4_experts_quant(
         the codes, two per byte, and the scales, float8_e4m3fn, swizzled, with as many rows as offsets can need, which
         is fewer than in vLLM.
     """
-    codes, scales = _of_experts(input_tensor, input_tensor.shape[1], expert_offsets, 16)
-    fill_experts.scaled_fp4_experts_quant(
-        codes, scales, input_tensor, input_global_scale, expert_offsets, blockscale_offsets
+    _check_matrix(input_tensor)
+    codes, scales = jitnorm.grouped_quantize(
+        input_tensor, expert_offsets, scale_offsets=blockscale_offsets, spec=NVFP4, global_scale=input_global_scale
     )
-    return codes, scales.view(torch.float8_e4m3fn)
+    return as_bytes(codes), scales
 
 
 def silu_and_mul_scaled_fp4_experts_quant(
@@ -256,11 +254,12 @@ def silu_and_mul_scaled_fp4_experts_quant(
     topk: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """SwiGLU of gates and values, (rows, 2 * n), then `scaled_fp4_experts_quant`."""
-    codes, scales = _of_experts(input_tensor, input_tensor.shape[1] // 2, expert_offsets, 16)
-    fill_experts.silu_and_mul_scaled_fp4_experts_quant(
-        codes, scales, input_tensor, input_global_scale, expert_offsets, blockscale_offsets
-    )
-    return codes, scales.view(torch.float8_e4m3fn)
+    _check_matrix(input_tensor)
+    codes, scales = jitnorm.silu_and_mul_grouped_quantize(
+        input_tensor, expert_offsets, scale_offsets=blockscale_offsets, spec=NVFP4, global_scale=input_global_scale,
+        rounding="output",
+    )  # fmt: skip
+    return as_bytes(codes), scales
 
 
 def mxfp4_experts_quant(
@@ -271,9 +270,10 @@ def mxfp4_experts_quant(
     topk: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """MXFP4 of the rows of experts, as `scaled_fp4_experts_quant`; n is divisible by 32, and scales are uint8."""
-    codes, scales = _of_experts(input_tensor, input_tensor.shape[1], expert_offsets, 32)
-    fill_experts.mxfp4_experts_quant(codes, scales, input_tensor, expert_offsets, blockscale_offsets, n_experts)
-    return codes, scales
+    _check_matrix(input_tensor)
+    check_experts(n_experts, expert_offsets)
+    codes, scales = jitnorm.grouped_quantize(input_tensor, expert_offsets, scale_offsets=blockscale_offsets, spec=MXFP4)
+    return as_bytes(codes), as_bytes(scales)
 
 
 def silu_and_mul_mxfp4_experts_quant(
@@ -284,22 +284,17 @@ def silu_and_mul_mxfp4_experts_quant(
     topk: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """SwiGLU of gates and values, (rows, 2 * n), then `mxfp4_experts_quant`."""
-    codes, scales = _of_experts(input_tensor, input_tensor.shape[1] // 2, expert_offsets, 32)
-    fill_experts.silu_and_mul_mxfp4_experts_quant(
-        codes, scales, input_tensor, expert_offsets, blockscale_offsets, n_experts
+    _check_matrix(input_tensor)
+    check_experts(n_experts, expert_offsets)
+    codes, scales = jitnorm.silu_and_mul_grouped_quantize(
+        input_tensor, expert_offsets, scale_offsets=blockscale_offsets, spec=MXFP4, rounding="output"
     )
-    return codes, scales
+    return as_bytes(codes), as_bytes(scales)
 
 
-def _of_experts(
-    input: torch.Tensor, columns: int, offsets: torch.Tensor, block_size: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Uninitialized codes and scales for experts' rows with so many columns."""
+def _check_matrix(input: torch.Tensor) -> None:
     if input.ndim != 2:
         raise ValueError(f"input_tensor: has {input.ndim} dimensions; allowed are 2")
-    rows = rows_of_scales(input.shape[0], offsets.numel() - 1)
-    scales = input.new_empty((rows, round_up(columns // block_size, 4)), dtype=torch.uint8)
-    return input.new_empty((input.shape[0], columns // 2), dtype=torch.uint8), scales
 
 
 def per_token_group_quant_fp8(

@@ -16,11 +16,11 @@ from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec
 
 _TILE = 128
-_NVFP4 = spec_of("e2m1", 16, "e4m3", "128x4")
-_MXFP4 = replace(spec_of("e2m1", 32, "ue8m0", "128x4"), scale_rounding="even")
+NVFP4 = spec_of("e2m1", 16, "e4m3", "128x4")
+MXFP4 = replace(spec_of("e2m1", 32, "ue8m0", "128x4"), scale_rounding="even")
 
 
-def rows_of_scales(rows: int, experts: int) -> int:
+def _rows_of_scales(rows: int, experts: int) -> int:
     """The number of rows of scales that suffices for any division among experts, each with whole tiles."""
     return (ceil_div(rows, _TILE) + experts) * _TILE
 
@@ -35,7 +35,7 @@ def scaled_fp4_experts_quant(
 ) -> None:
     """NVFP4 with one global scale per expert."""
     _fill(
-        jitnorm.grouped_quantize, _NVFP4, output, output_scale, input, input_offset_by_experts,
+        jitnorm.grouped_quantize, NVFP4, output, output_scale, input, input_offset_by_experts,
         output_scale_offset_by_experts, global_scale=input_global_scale,
     )  # fmt: skip
 
@@ -50,7 +50,7 @@ def silu_and_mul_scaled_fp4_experts_quant(
 ) -> None:
     """SwiGLU, rounded to the input's dtype, then NVFP4 with one global scale per expert."""
     _fill(
-        jitnorm.silu_and_mul_grouped_quantize, _NVFP4, output, output_scale, input, input_offset_by_experts,
+        jitnorm.silu_and_mul_grouped_quantize, NVFP4, output, output_scale, input, input_offset_by_experts,
         output_scale_offset_by_experts, global_scale=input_global_scale, rounding="output",
     )  # fmt: skip
 
@@ -64,9 +64,9 @@ def mxfp4_experts_quant(
     n_experts: int,
 ) -> None:
     """MXFP4."""
-    _check_experts(n_experts, input_offset_by_experts)
+    check_experts(n_experts, input_offset_by_experts)
     _fill(
-        jitnorm.grouped_quantize, _MXFP4, output, output_scale, input, input_offset_by_experts,
+        jitnorm.grouped_quantize, MXFP4, output, output_scale, input, input_offset_by_experts,
         output_scale_offset_by_experts,
     )  # fmt: skip
 
@@ -80,14 +80,15 @@ def silu_and_mul_mxfp4_experts_quant(
     n_experts: int,
 ) -> None:
     """SwiGLU, rounded to the input's dtype, then MXFP4."""
-    _check_experts(n_experts, input_offset_by_experts)
+    check_experts(n_experts, input_offset_by_experts)
     _fill(
-        jitnorm.silu_and_mul_grouped_quantize, _MXFP4, output, output_scale, input, input_offset_by_experts,
+        jitnorm.silu_and_mul_grouped_quantize, MXFP4, output, output_scale, input, input_offset_by_experts,
         output_scale_offset_by_experts, rounding="output",
     )  # fmt: skip
 
 
-def _check_experts(n_experts: int, offsets: torch.Tensor) -> None:
+def check_experts(n_experts: int, offsets: torch.Tensor) -> None:
+    """Raise ValueError if there are not as many offsets as so many experts have."""
     if offsets.numel() != n_experts + 1:
         raise ValueError(f"n_experts: is {n_experts}, but there are {offsets.numel()} offsets; expected one more")
 
@@ -98,7 +99,7 @@ def _fill(
 ) -> None:  # fmt: skip
     """Quantize into scales with any number of rows; those that belong to no expert are not written."""
     given = output_scale if output_scale.dtype is torch.uint8 else output_scale.view(torch.uint8)
-    rows, height = rows_of_scales(input.shape[0], offsets.numel() - 1), given.shape[0]
+    rows, height = _rows_of_scales(input.shape[0], offsets.numel() - 1), given.shape[0]
     scales = given if height == rows else given[:rows]
     if height < rows:
         scales = given.new_empty((rows, given.shape[1]))
