@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop import generating
-from jitnorm.ops.run import run, run_with_amax
+from jitnorm.ops.run import run
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Calls, Dispatcher
@@ -20,6 +20,11 @@ def call({parameters}, stream):
     if type({first}) in _generating:
         _generate(type({first}))
     return {result}
+"""
+# A launch that finds the largest magnitudes of the tensor's parts, then the call.
+_TWO_LAUNCHES = """
+def call({parameters}, stream):
+    return _calls[_form]({parameters}, _before[_amax]({given}, stream), stream)
 """
 
 
@@ -50,11 +55,16 @@ class Form:
         scope: the other names in it.
     """
 
+    # The argument that the first of two launches finds.
+    _FOUND = "amax_parts"
+
     def __init__(self, parameters: str, result: str, **scope: Any) -> None:
         self._parameters, self._result, self._scope = tuple(parameters.split()), result, scope
 
     def of(self, dispatcher: Dispatcher) -> Callable[..., Any]:
         """A function that makes a dispatcher's calls, until a framework's own is known."""
+        if dispatcher.before is not None and self._FOUND not in self._parameters:
+            return self._of_two_launches(dispatcher, dispatcher.before)
         names = dict.fromkeys((*self._parameters, *dispatcher.outputs.names))
         # A framework that makes the call itself returns only what the dispatcher takes.
         results = {**{name: name for name in names}, **{name: f"_named['{name}']" for name in dispatcher.names}}
@@ -71,9 +81,20 @@ class Form:
             result=self._result.format_map(results),
         )
         scope = {
-            **self._scope, "_run": run if dispatcher.before is None else run_with_amax, "_dispatcher": dispatcher,
-            "_generating": {} if dispatcher.before else generating, "_generate": generate,
+            **self._scope, "_run": run, "_dispatcher": dispatcher, "_generating": generating, "_generate": generate,
         }  # fmt: skip
         exec(text, scope)
+        call: Callable[..., Any] = scope["call"]
+        return call
+
+    def _of_two_launches(self, dispatcher: Dispatcher, before: Dispatcher) -> Callable[..., Any]:
+        given = [name for name in self._parameters if name in before.arguments]
+        scope = {
+            "_calls": dispatcher.calls,
+            "_form": Form(" ".join((*self._parameters, self._FOUND)), self._result, **self._scope),
+            "_before": before.calls,
+            "_amax": Form(" ".join(given), "{amax}"),
+        }
+        exec(_TWO_LAUNCHES.format(parameters=", ".join(self._parameters), given=", ".join(given)), scope)
         call: Callable[..., Any] = scope["call"]
         return call

@@ -42,14 +42,6 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
         raise dispatcher.in_words(error) from None
 
 
-def run_with_amax(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str, Any]:
-    """`run`, preceded by a launch that finds the largest magnitudes of the tensor's parts if a scale needs them."""
-    before = dispatcher.before
-    if before is not None:
-        named["amax_parts"] = run(before, {name: named.get(name) for name in before.arguments}, stream)["amax"]
-    return run(dispatcher, named, stream)
-
-
 def _run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str, Any]:
     """Run calls that are new, need conversion, or are rejected."""
     arguments, names = dispatcher.in_order(named), dispatcher.names
