@@ -103,7 +103,7 @@ class TorchCall {
     if (!records) return false;
     const bool is_recording = !IsFalse(records);
     for (int i = 0; i < form_.tensors; ++i) {
-      if (call.given[i] != none_ && !ReadTensor(call, i, is_recording)) return false;
+      if (call.given[i] == none_ ? !IsAllocated(i) : !ReadTensor(call, i, is_recording)) return false;
     }
     for (int i = form_.tensors; i < arguments(); ++i) {
       PyObject* number = call.given[i];
@@ -117,6 +117,10 @@ class TorchCall {
       }
     }
     return true;
+  }
+
+  bool IsAllocated(int64_t place) const {
+    return std::find(form_.allocated.begin(), form_.allocated.end(), place) != form_.allocated.end();
   }
 
   // Whether torch runs operations at once and records none of them, except for gradients.

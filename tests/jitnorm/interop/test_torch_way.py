@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
+import sys
 import time
+import weakref
 from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from jitnorm.kernels.launcher_source import launcher_source
+from torch.overrides import TorchFunctionMode
 
 import jitnorm
 from jitnorm.bench.calls import call_of
@@ -72,6 +79,70 @@ def test_a_call_that_it_refuses_leaves_outputs_to_the_long_way(long_ways: list[s
             jitnorm.rmsnorm(X, WEIGHT[:32])
         assert long_ways == ["rmsnorm"]
     assert not jitnorm.rmsnorm(X, torch.nn.Parameter(WEIGHT.clone(), requires_grad=False)).requires_grad
+
+
+@pytest.mark.parametrize("eps", [1, np.float32(1), True, torch.tensor(1.0)])
+def test_numbers_of_any_kind_mean_the_same_or_are_refused(eps: Any) -> None:
+    wanted = jitnorm.rmsnorm(X, WEIGHT, 1.0)
+    for _ in range(2):
+        if isinstance(eps, torch.Tensor):
+            with pytest.raises(TypeError, match="eps: is a tensor"):
+                jitnorm.rmsnorm(X, WEIGHT, eps)
+        else:
+            assert torch.equal(jitnorm.rmsnorm(X, WEIGHT, eps), wanted)
+
+
+def test_a_missing_input_is_refused_before_outputs_count_a_write() -> None:
+    residual = X.clone()
+    for _ in range(2):
+        jitnorm.add_rmsnorm(X, residual, WEIGHT, out=OUT)
+    before = OUT._version
+    with pytest.raises(TypeError, match="residual: is None"):
+        jitnorm.add_rmsnorm(X, None, WEIGHT, out=OUT)
+    assert OUT._version == before
+
+
+class _Raising(TorchFunctionMode):
+    """Raises an error whenever torch is asked anything."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self._error = error
+
+    def __torch_function__(self, *call: Any, **options: Any) -> Any:
+        raise self._error
+
+
+def test_an_interrupt_ends_a_call() -> None:
+    for _ in range(2):
+        jitnorm.rmsnorm(X, WEIGHT, out=OUT)
+    with _Raising(KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        jitnorm.rmsnorm(X, WEIGHT, out=OUT)
+    jitnorm.rmsnorm(X, WEIGHT, out=OUT)
+
+
+def test_references_are_neither_lost_nor_kept() -> None:
+    fresh, eps = [torch.empty_like(X) for _ in range(3)], 0.25
+    objects = (*fresh, WEIGHT, eps, None, torch.Tensor)
+    for _ in range(3):
+        jitnorm.rmsnorm(fresh[0], WEIGHT, eps, fresh[1])
+    before = [sys.getrefcount(each) for each in objects]
+    for _ in range(100):
+        jitnorm.rmsnorm(fresh[0], WEIGHT, eps, fresh[1])
+        jitnorm.quantize(fresh[2], spec=ROW_SCALES)
+        made = jitnorm.rmsnorm(fresh[0], WEIGHT, eps)
+    known = weakref.ref(made)
+    del made
+    assert known() is None
+    assert all(abs(sys.getrefcount(each) - count) < 50 for each, count in zip(objects, before, strict=True))
+
+
+def test_all_versions_of_python_have_the_functions_that_the_launcher_calls() -> None:
+    declared = re.findall(r"JITNORM_PYTHON [^;]*?(Py\w+)\(", launcher_source())
+    only_later = {"PyObject_Vectorcall"} if sys.version_info < (3, 11) else set()
+    missing = {name for name in declared if not hasattr(ctypes.pythonapi, name)}
+    assert len(declared) > 20
+    assert missing == only_later
 
 
 def test_quantized_tensors_of_calls_are_as_those_of_the_constructor() -> None:
