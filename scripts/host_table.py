@@ -106,7 +106,7 @@ def _recording(dispatcher: Dispatcher, function: Any) -> Call:
         made = usual(*given)
         assert made is not None, f"{dispatcher.op.name} does not take the usual path"
         named = dict(zip(dispatcher.arguments, given[:-1], strict=True))
-        outputs = dict(zip(dispatcher.outputs.names, made, strict=True))
+        outputs = dict(zip(dispatcher.outputs.names, made[:-1], strict=True))
         arguments = tuple({**named, **outputs}.values())
         allocated = [outputs[name] for name in outputs if named[name] is None]
         _launches.append(Launch(dispatcher.kernel_of(*arguments)[0], arguments, allocated))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # What a call returns without a function in Python: an argument of the dispatcher, or a tuple of several.
 _RETURNED = re.compile(r"\{\w+\}|\(\{\w+\}(, \{\w+\})+\)")
-_TUPLE, _SINGLE, _NONE = range(3)  # as in kernels/launcher/torch_call.h
+_TUPLE, _SINGLE, _NONE, _SHAPE = 0, 1, 2, -1  # as in kernels/launcher/torch_call.h
 # The launcher leaves calls that are not usual as they were; the long way then says why, in the caller's terms.
 _TEXT = """
 def call({parameters}):
@@ -39,7 +39,7 @@ def usual_way(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Way:
     names = dispatcher.outputs.names
 
     def put(named: dict[str, Any], made: tuple[Any, ...]) -> bool:
-        named.update(zip(names, made, strict=True))
+        named.update(zip(names, made, strict=False))
         return True
 
     arguments = ", ".join((*(f"named['{name}']" for name in dispatcher.arguments), "stream"))
@@ -65,7 +65,7 @@ def composed_call(
     scope: Mapping[str, Any],
 ) -> Callable[..., Any]:  # fmt: skip
     """`direct_call` with any result."""
-    made = {name: f"made[{place}]" for place, name in enumerate(dispatcher.outputs.names)}
+    made = {name: f"made[{place}]" for place, name in enumerate((*dispatcher.outputs.names, "shape"))}
     returned = result.format_map({**{name: name for name in parameters}, **made})
     arguments = (*(name if name in parameters else "None" for name in dispatcher.arguments), "stream")
     passed = ", ".join((*parameters, "stream"))
@@ -77,7 +77,8 @@ def generated(
     scope: Mapping[str, Any],
 ) -> Callable[..., Any]:  # fmt: skip
     """A function of these parameters that returns the result, which may also use the names of the scope."""
-    call = usual_call(torch, framework, dispatcher, dispatcher.arguments, dispatcher.outputs.names, _TUPLE, None)
+    returned = (*dispatcher.outputs.names, "shape")
+    call = usual_call(torch, framework, dispatcher, dispatcher.arguments, returned, _TUPLE, None)
     names = {**scope, "_call": call}
     exec(_TEXT.format(parameters=parameters, arguments=arguments, result=result), names)
     made: Callable[..., Any] = names["call"]
@@ -95,7 +96,7 @@ def usual_call(
         framework: as there.
         dispatcher: as there.
         parameters: the names of its parameters, before the stream.
-        returned: the names of what it returns.
+        returned: the names of the arguments that it returns; ``shape`` for the shape of the first tensor.
         kind: how it returns them.
         otherwise: makes the other calls; without it, they return None.
     """
@@ -111,8 +112,8 @@ def usual_call(
 
     objects = _objects(torch, framework, find_patterns, otherwise)
     given = [order.index(name) if name in order else -1 for name in (*dispatcher.arguments, "stream")]
-    places = ([dispatcher.arguments.index(name) for name in each] for each in (
-        outputs.names, allocated, outputs.leaders, returned))  # fmt: skip
+    place_of = {"shape": _SHAPE, **{name: place for place, name in enumerate(dispatcher.arguments)}}
+    places = ([place_of[name] for name in each] for each in (outputs.names, allocated, outputs.leaders, returned))
     address = dispatcher.make_torch_call(dispatcher.tensor_count, len(order), given, *places, kind, id(objects))
     made: Callable[..., Any] = ctypes.cast(address, ctypes.py_object).value
     return made

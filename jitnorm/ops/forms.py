@@ -51,7 +51,8 @@ class Form:
     Args:
         parameters: the names of the arguments, in the order in which they are passed, before the stream; those that a
             dispatcher does not take are ignored, and outputs that are missing here are allocated.
-        result: an expression of what a call returns, with arguments and outputs in braces.
+        result: an expression of what a call returns, with arguments and outputs in braces; ``{shape}`` is the shape of
+            the first tensor.
         scope: the other names in it.
     """
 
@@ -67,7 +68,8 @@ class Form:
             return self._of_two_launches(dispatcher, dispatcher.before)
         names = dict.fromkeys((*self._parameters, *dispatcher.outputs.names))
         # A framework that makes the call itself returns only what the dispatcher takes.
-        results = {**{name: name for name in names}, **{name: f"_named['{name}']" for name in dispatcher.names}}
+        results = {name: f"_named['{name}']" if name in dispatcher.names else name for name in names}
+        results["shape"] = f"tuple({dispatcher.first}.shape)"
 
         def generate(kind: type) -> None:
             if dispatcher.calls[self] is call:
@@ -89,7 +91,7 @@ class Form:
 
     def _of_two_launches(self, dispatcher: Dispatcher, before: Dispatcher) -> Callable[..., Any]:
         given = [name for name in self._parameters if name in before.arguments]
-        scope = {
+        scope: dict[str, Any] = {
             "_calls": dispatcher.calls,
             "_form": Form(" ".join((*self._parameters, self._FOUND)), self._result, **self._scope),
             "_before": before.calls,

@@ -198,7 +198,7 @@ def _quantize_calls(
     spec = with_kinds(spec, of_global, of_scale)
     batch = kind_of_batch(spec, batched, masked, per_matrix)
     dispatcher = rounded_dispatcher(QUANTIZE, enable_pdl, rounding, spec, activation or "", has_bound, batch, gathers)
-    shape = "({input_rows}.shape[0], {input}.shape[-1])" if gathers else "tuple({input}.shape)"
+    shape = "({input_rows}.shape[0], {input}.shape[-1])" if gathers else "{shape}"
     form = encoding_form(
         spec, dispatcher, "mask scale_ub input_rows", shape=shape, gives_scale=gives_scale, batched=batched
     )
@@ -211,7 +211,7 @@ def with_kinds(spec: QuantSpec, of_global: Kind, of_scale: Kind) -> QuantSpec:
 
 
 def encoding_form(
-    spec: QuantSpec, dispatcher: Dispatcher, others: str, *, shape: str = "tuple({input}.shape)",
+    spec: QuantSpec, dispatcher: Dispatcher, others: str, *, shape: str = "{shape}",
     gives_scale: bool = False, batched: bool = False, beside: tuple[str, ...] = (),
 ) -> Form:  # fmt: skip
     """The form of calls that return a QuantizedTensor.

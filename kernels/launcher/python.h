@@ -39,6 +39,7 @@ JITNORM_PYTHON PyObject* PyDict_GetItemWithError(PyObject*, PyObject*);
 JITNORM_PYTHON int PySet_Contains(PyObject*, PyObject*);
 JITNORM_PYTHON long PyLong_AsLong(PyObject*);
 JITNORM_PYTHON long long PyLong_AsLongLong(PyObject*);
+JITNORM_PYTHON PyObject* PyLong_FromLongLong(long long);
 JITNORM_PYTHON double PyFloat_AsDouble(PyObject*);
 JITNORM_PYTHON PyObject* PyCapsule_New(void*, const char*, void (*)(PyObject*));
 JITNORM_PYTHON void* PyCapsule_GetPointer(PyObject*, const char*);

@@ -6,9 +6,12 @@ class TorchCall {
   struct Form {
     int tensors, parameters;
     std::vector<int64_t> given;  // for each argument, then the stream, the position of its parameter; -1 if it has none
-    std::vector<int64_t> outputs, allocated, leaders, returned;  // positions among the arguments
-    enum Kind { kTuple, kSingle, kNone } kind;                   // of what is returned
+    // Positions among the arguments; what is returned may also be `kShape`.
+    std::vector<int64_t> outputs, allocated, leaders, returned;
+    enum Kind { kTuple, kSingle, kNone } kind;  // of what is returned
   };
+
+  static constexpr int64_t kShape = -1;  // that of the first tensor, as a tuple
 
   // `objects`: see `_objects` in jitnorm/interop/torch_way.py.
   TorchCall(std::shared_ptr<const Dispatcher> dispatcher, Form form, PyObject* objects)
@@ -91,10 +94,22 @@ class TorchCall {
   PyObject* Returned(const Call& call) const {
     if (form_.kind == Form::kNone) return Reference::To(none_).Release();
     if (form_.kind == Form::kSingle) return Reference::To(call.Object(form_.returned[0])).Release();
-    PyObject* objects[kMaxArguments];
+    PyObject* objects[kMaxArguments + 1];
     int count = 0;
-    for (const int64_t place : form_.returned) objects[count++] = call.Object(place);
+    Reference shape;
+    for (const int64_t place : form_.returned) {
+      if (place == kShape && !(shape = ShapeOf(call.tensors[0]))) return nullptr;
+      objects[count++] = place == kShape ? shape.get() : call.Object(place);
+    }
     return TupleOf(objects, count).Release();
+  }
+
+  static Reference ShapeOf(const DLTensor& tensor) {
+    Reference shape(PyTuple_New(tensor.ndim));
+    for (int d = 0; shape && d < tensor.ndim; ++d) {
+      PyTuple_SetItem(shape.get(), d, PyLong_FromLongLong(tensor.shape[d]));
+    }
+    return shape;
   }
 
   bool Read(Call& call) const {
