@@ -255,8 +255,10 @@ def _gated(
     op: Op, input: Tensor, out: Tensor | None, enable_pdl: bool | None, granularity: int | None, rounding: str,
     stream: Any, *activation: str,
 ) -> Tensor:  # fmt: skip
-    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, gate_columns_of(granularity), *activation)
-    return _activated(dispatcher, input, out, stream)
+    columns = -1 if granularity is None else gate_columns_of(granularity)
+    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, columns, *activation)
+    made: Tensor = dispatcher.calls[_FORM](input, out, stream)
+    return made
 
 
 def _activated(dispatcher: Dispatcher, input: Tensor, out: Tensor | None, stream: Any) -> Tensor:
