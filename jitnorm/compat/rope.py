@@ -87,8 +87,9 @@ def yarn_angles(
     if factor != 1:
         divided = ((pairs - low) / (high - low if abs(high - low) > 1e-6 else 0.001)).clamp(0, 1)
         frequencies = frequencies * (1 - divided) + frequencies / factor * divided
-    turns = positions.to(torch.float32)[:, None] * frequencies
-    return torch.cat([turns.cos(), turns.sin()], -1) * scale
+    turns = torch.outer(positions.to(torch.float32), frequencies)
+    angles = torch.cat([turns.cos(), turns.sin()], -1)
+    return angles if scale == 1 else angles * scale
 
 
 def llama_angles(

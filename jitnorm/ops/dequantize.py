@@ -17,9 +17,10 @@ from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.quant_spec import CODE_BITS
 from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
-from jitnorm.ops.forms import Form
+from jitnorm.ops.forms import Form, Known
 from jitnorm.quantized import QuantizedTensor
 
+_CALLS = Known()
 _FORM = Form("data scale global_scale row_scale tensor_scale out", "{out}")
 _TO_FLOAT = Form("data scale tensor_scale", "{out}")
 
@@ -65,15 +66,27 @@ def dequantize(
     _check_shape(q)
     if dtype is None:
         dtype = framework.float_dtype if out is None else framework_of(out, "out").dtype_name(out)
+    per_matrix = q.batched and is_scale_per_matrix(q.global_scale if q.spec.has_blocks else q.scale)
+    key = (
+        (id(q.spec), enable_pdl.__class__, q.axis.__class__, q.batched.__class__), enable_pdl, dtype, q.axis, q.batched,
+        per_matrix, q.global_scale is None, q.row_scale is None, q.tensor_scale is None,
+    )  # fmt: skip
+    calls, form, _ = _CALLS.get(key) or _CALLS.remember(
+        key, q.spec, _dispatcher(q, dtype, per_matrix, enable_pdl), _FORM
+    )
+    scale = q.scale_unswizzled if q.spec.both_layouts else q.scale
+    return calls[form](q.data, scale, q.global_scale, q.row_scale, q.tensor_scale, out, stream)
+
+
+def _dispatcher(q: QuantizedTensor, dtype: str, per_matrix: bool, enable_pdl: bool | None) -> Dispatcher:
+    """What decodes such quantized tensors; ValueError if one of their tensors has no use."""
     spec = decoded_spec(q.spec)
-    given = q.global_scale if spec.has_blocks else q.scale
-    batch = kind_of_batch(spec, q.batched, False, q.batched and is_scale_per_matrix(given))
+    batch = kind_of_batch(spec, q.batched, False, per_matrix)
     dispatcher = dispatcher_of(DEQUANTIZE, enable_pdl, spec, dtype, q.axis, has_tensor_scale(q.spec), batch)
     for name in ("global_scale", "row_scale", "tensor_scale"):
         if getattr(q, name) is not None and name not in dispatcher.names:
             raise ValueError(f"{name}: is given, but the other options leave no use for it; pass None")
-    scale = q.scale_unswizzled if q.spec.both_layouts else q.scale
-    return dispatcher.calls[_FORM](q.data, scale, q.global_scale, q.row_scale, q.tensor_scale, out, stream)
+    return dispatcher
 
 
 def _check_shape(q: QuantizedTensor) -> None:
