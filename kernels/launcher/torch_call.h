@@ -61,11 +61,12 @@ class TorchCall {
 
   // The properties of the leaders that decide the outputs; compared as bytes.
   struct Likeness {
-    int64_t words[48];
+    static constexpr int kCapacity = 48;
+    int64_t words[kCapacity];
     int count = 0;
 
     bool Add(const DLTensor& t) {
-      if (count + 3 + t.ndim > 48) return false;
+      if (count + 2 + t.ndim > kCapacity) return false;
       words[count++] = t.dtype.code | t.dtype.bits << 8 | int64_t{t.dtype.lanes} << 16 | int64_t{t.ndim} << 32;
       words[count++] = t.device.device_type | int64_t{t.device.device_id} << 32;
       for (int d = 0; d < t.ndim; ++d) words[count++] = t.shape[d];
