@@ -176,8 +176,12 @@ class Torch(Framework):
         return tensor.shape, tensor.dtype, tensor.device
 
     def permuted(self, tensor: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
-        viewed = tensor if tensor.shape == shape else tensor.view(shape)
-        return viewed if order == _IN_ORDER[: len(order)] else viewed.permute(order)
+        # Separate numbers take 0.4 us less than a tuple.
+        viewed = tensor if tensor.shape == shape else tensor.view(*shape)
+        return viewed if order == _IN_ORDER[: len(order)] else viewed.permute(*order)
+
+    def merge_last_two(self, tensor: Any) -> Any:
+        return tensor.flatten(-2)
 
     def stream(self, tensor: Any) -> int | None:
         if self.is_direct or not tensor.is_cuda:
