@@ -122,6 +122,8 @@ def _tensor(argument: TensorArgument, config: KernelConfig, rows: int, new: Tens
     rows = ceil_div(rows, matrices)
     leading = (matrices, rows) if config.batched else (rows,)
     found = new.of(sizes_of(argument.shape, leading, rows, matrices), argument.dtypes[-1], argument.is_output)
+    if argument.name == "sqrsum":
+        found.square_()  # a negative sum would be NaN's slow path
     return found.zero_() if argument.is_output else found
 
 
