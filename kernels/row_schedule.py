@@ -41,8 +41,8 @@ class RowSchedule:
         takes_fast_path: (q) whether the statistic and the FP8 scale of values in the normal range take a fast path,
             which gives the same bits.
         favours_latency: (l) whether a single row finishes sooner at the expense of many: its weight is loaded, or with
-            a residual unpacked, while sums are in flight, dependents are signalled at once, each lane stores
-            separately.
+            a residual unpacked, while sums are in flight, dependents are signalled at once (few short rows of a norm
+            signal once the statistic is known, see `late_blocks`), each lane stores separately.
         loads_ahead: (a) whether blocks are persistent, `resident_blocks` of them, and copy their next row to shared
             memory while they work on one.
         stays_shared: (s) whether a row that was loaded ahead stays in shared memory for all passes, instead of in

@@ -53,6 +53,7 @@ enum : int {
   kRowsAtOnce = 1,
   kBlocksPerRow = 1,
   kThreads = 128,
+  kLateBlocks = 0,
   kStagedRows = 1,
   kStagedBytes = 16384,
 };

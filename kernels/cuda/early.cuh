@@ -21,6 +21,9 @@ JITNORM_INLINE void compute_places(const RowSource& source, int index) {
 constexpr bool kFetchesEarly =
     kHasPdl && kTakesFastPath && kNormalizes && (kCombine == Combine::kInput || kCombine == Combine::kAdd);
 
+// Whether dependents are signalled when the statistic is known, not before; see late_blocks in kernels/few_rows.py.
+JITNORM_INLINE bool signals_late() { return kLateBlocks > 0 && gridDim.x <= kLateBlocks; }
+
 // What all rows share is fetched by the first: by each, 128 rows of add + FP8 by token of 7168 columns took 3.63 us,
 // not 3.33, on an H100, and 1024 of RMSNorm to FP8 groups of 1920 columns 6.50, not 3.51.
 JITNORM_INLINE void fetch_early(const Arguments& a, Int64 row, int thread) {

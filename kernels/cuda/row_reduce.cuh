@@ -114,15 +114,23 @@ struct Sums {
     if (lane % kOwners == 0 && group < kPaddedGroups) share(group_sums(which) + group, sum);
   }
 
-  JITNORM_INLINE void total(float (&totals)[kCount], int lane) {
+  // Calls meanwhile() once all threads have met.
+  template <typename Visit>
+  JITNORM_INLINE void total(float (&totals)[kCount], int lane, Visit meanwhile) {
     if constexpr (kWarpsPerRow == 1) {
+      meanwhile();
       JITNORM_UNROLL
       for (int i = 0; i < kCount; ++i) totals[i] = sum_of_slots(of_warp[i]);
     } else {
       row_barrier();
+      meanwhile();
       JITNORM_UNROLL
       for (int i = 0; i < kCount; ++i) totals[i] = sum_of_groups(group_sums(i), lane);
     }
+  }
+
+  JITNORM_INLINE void total(float (&totals)[kCount], int lane) {
+    total(totals, lane, [] {});
   }
 
  private:

@@ -205,7 +205,9 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
     if constexpr (kStoresSumEarly) store_sums(of);
     if constexpr (kLoadsWeightInFlight) load_weights(a, of);
     if constexpr (!kCenters) meanwhile();
-    sums.total(totals, lane);
+    sums.total(totals, lane, [] {
+      if (signals_late()) launch_dependents();
+    });
     JITNORM_UNROLL
 #ifdef JITNORM_TWO_SIZES
     for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.rstd = reciprocal_rms_of(totals[r], a.size, a.eps);
@@ -365,7 +367,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
   if (__ballot_sync(kFullWarp, has_rows) == 0) return;  // no warp waits for another
 #endif
 
-  if constexpr (kFavoursLatency) launch_dependents();
+  if (kFavoursLatency && !signals_late()) launch_dependents();
   const auto given = RowEncoder::given(a);  // before the row, whose latency then hides what is computed from it
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.few_rows import few_rows_schedule
+from jitnorm.kernels.few_rows import few_rows_schedule, late_blocks
+from jitnorm.kernels.generator import generate
 from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.schedule import row_schedule, why_unfit
@@ -59,3 +60,27 @@ def test_few_rows_of_layer_normalization_do_not_take_turns_at_a_block() -> None:
 @pytest.mark.parametrize("backward", ["backward=true"])
 def test_gradients_have_schedules_of_their_own(backward: str) -> None:
     assert few_rows_schedule(KernelConfig.parse(f"rmsnorm:hidden_size=4096,{backward}"), HOPPER, "few") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("rmsnorm:hidden_size=4096,schedule=8x1wuql", 64),
+        ("rmsnorm:hidden_size=4096,residual=true,schedule=8x1wql", 32),
+        ("rmsnorm:hidden_size=5632,quant=e4m3/row/f32,schedule=11x1wuql", 64),
+        ("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1wuql", 64),
+        ("rmsnorm:hidden_size=4096,schedule=8x1wuq", 0),
+        ("rmsnorm:hidden_size=6144,schedule=12x1wuql", 0),
+        ("rmsnorm:hidden_size=4608,residual=true,schedule=9x1wql", 0),
+        ("rmsnorm:hidden_size=4608,quant=e2m1/16/e4m3,schedule=9x1wuql", 0),
+        ("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/linear/row,schedule=8x1wuql", 0),
+        ("layernorm:hidden_size=4096,schedule=8x1wuql", 0),
+        ("rmsnorm:hidden_size=4096,activation=silu,activates_norm=true,schedule=8x1wql", 0),
+        ("rmsnorm:hidden_size=4096,schedule=8x1wqlb2", 0),
+        ("quantize:hidden_size=4096,weight=none,quant=e4m3/row/f32,gate_columns=4096,schedule=8x1lo3", 0),
+    ],
+)
+def test_few_short_rows_signal_dependents_late(text: str, blocks: int) -> None:
+    config = KernelConfig.parse(text)
+    assert late_blocks(config, RowSchedule.parse(config.schedule)) == blocks
+    assert f"kLateBlocks = {blocks}," in generate(config, HOPPER).text
