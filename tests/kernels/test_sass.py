@@ -173,6 +173,7 @@ FAST_PATH = (
     "rmsnorm:hidden_size=7168,unit_bias=true,residual=true,schedule=14x1wql",
     "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given,schedule=8x1wuql",
     "rmsnorm:hidden_size=7168,residual=true,quant=e4m3/row/f32,schedule=7x2wq",
+    "rmsnorm:hidden_size=4096,pdl=true,residual=true,quant=e4m3/128/f32,schedule=8x1weql",
     "layernorm:hidden_size=4096,schedule=4x2wuql",
 )
 
@@ -180,6 +181,13 @@ FAST_PATH = (
 @pytest.mark.parametrize("text", FAST_PATH)
 def test_on_hopper_the_fast_path_of_few_rows_spills_nothing(text: str, tmp_path: Path) -> None:
     assert_no_local_memory(text, "sm_90a", tmp_path)
+
+
+def test_on_hopper_few_short_rows_signal_dependents_as_soon_as_threads_have_met(tmp_path: Path) -> None:
+    found = opcodes("rmsnorm:hidden_size=4096,pdl=true,schedule=8x1wuql", "sm_90a", tmp_path)
+    at_once, late = (place for place, opcode in enumerate(found) if opcode == "PREEXIT")
+    barrier = next(place for place, opcode in enumerate(found) if opcode.startswith("BAR.SYNC"))
+    assert at_once < barrier < late < next(place for place, opcode in enumerate(found) if opcode.startswith("MUFU"))
 
 
 GRADIENTS = (
