@@ -41,9 +41,8 @@ _MOST_CHUNKS = 3
 # With fewer registers, the activations of a second chunk wait for the first: SwiGLU to FP8 by token of 51 x 8704 takes
 # 3.20 us with 9x2o3, 3.04 with 9x2o2.
 GATED_THREADS = {1: 1024, 2: 512, 3: 512}
-# Groups of the longest rows whose blocks signal dependents late, without and with a residual or FP4, and up to how many
-# blocks do, by `combine`. Of 32 x 4096 it gains up to 5 % with a residual, of 64 x 4096 it would lose 15 %.
-_LATE_GROUPS, _FEWER_LATE_GROUPS, _LATE_BLOCKS = 11, 8, {"input": 64, "add": 32}
+# Groups of the longest rows whose blocks signal dependents late, in general and to FP4, and up to how many blocks do.
+_LATE_GROUPS, _LATE_GROUPS_OF_FP4, _LATE_BLOCKS = 11, 8, 64
 
 
 def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> str:
@@ -84,18 +83,17 @@ def late_blocks(config: KernelConfig, schedule: RowSchedule) -> int:
     A dependent begins 0.5 us after the signal. If it finds that the previous kernel is about to complete, it waits up
     to 0.4 us longer than if that had completed, so kernels of less than 0.7 us signal late: on an H100, RMSNorm to FP8
     groups of 1 x 4096 takes 1.12 us, not 1.40, of 64 x 4096 1.29, not 1.40. Longer ones would lose up to 20 %: layer
-    normalization, NVFP4 of 9 groups, and by row.
+    normalization, NVFP4 of 9 groups, and by row; those with a residual gain nothing.
 
     Example:
         >>> late_blocks(KernelConfig("rmsnorm", 4096), RowSchedule.parse("8x1wuql"))
         64
     """
     is_fp4 = config.quant is not None and config.quant.element == "e2m1"
-    is_long = groups_of(config) > (_FEWER_LATE_GROUPS if config.residual or is_fp4 else _LATE_GROUPS)
-    is_slow = config.op != "rmsnorm" or bool(config.finish) or (is_fp4 and config.needs_row_amax)
-    if not schedule.favours_latency or schedule.blocks_per_row > 1 or is_long or is_slow:
-        return 0
-    return _LATE_BLOCKS.get(config.combine, 0)
+    is_long = groups_of(config) > (_LATE_GROUPS_OF_FP4 if is_fp4 else _LATE_GROUPS)
+    is_plain = config.op == "rmsnorm" and config.combine == "input" and not config.finish
+    is_hurried = schedule.favours_latency and schedule.blocks_per_row == 1
+    return _LATE_BLOCKS if is_plain and is_hurried and not (is_long or (is_fp4 and config.needs_row_amax)) else 0
 
 
 def _of_parts(config: KernelConfig, row_class: str) -> RowSchedule | None:
