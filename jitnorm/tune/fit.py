@@ -31,8 +31,8 @@ Floats = NDArray[np.float64]
 
 # Samples of about this ratio of lengths, as a logarithm, count.
 _NEAR = 0.25
-# What one more sample would cost, so that a form with few of them is not preferred, and the largest cost that counts.
-_UNKNOWN, _MOST = 0.07, 0.5
+# What half a sample more would cost, so that a form with few of them is not preferred, and the largest cost that counts.
+_UNKNOWN, _PRIOR, _MOST = 0.2, 0.5, 0.5
 # Another form for the next length must gain this much.
 _LEAST_GAIN = 0.002
 # A form that was fitted to other samples is only replaced by one that gains this much.
@@ -94,7 +94,7 @@ class Evidence:
 
     def estimates(self, weights: Floats, schedules: Sequence[str | None]) -> Floats:
         """The estimated cost of each form for a kernel; infinite if it has no schedule for it."""
-        found = (weights @ self.costs + _UNKNOWN) / (weights @ self.is_known + 1)
+        found = (weights @ self.costs + _PRIOR * _UNKNOWN) / (weights @ self.is_known + _PRIOR)
         return np.where([each is None for each in schedules], np.inf, found)
 
 
