@@ -79,7 +79,7 @@ def dequantize(
 
 
 def _dispatcher(q: QuantizedTensor, dtype: str, per_matrix: bool, enable_pdl: bool | None) -> Dispatcher:
-    """What decodes such quantized tensors; ValueError if one of their tensors has no use."""
+    """The dispatcher that decodes such quantized tensors; ValueError if one of their tensors has no use."""
     spec = decoded_spec(q.spec)
     batch = kind_of_batch(spec, q.batched, False, per_matrix)
     dispatcher = dispatcher_of(DEQUANTIZE, enable_pdl, spec, dtype, q.axis, has_tensor_scale(q.spec), batch)
