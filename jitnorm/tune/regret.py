@@ -18,7 +18,7 @@ from jitnorm.tune.choose import Times
 from jitnorm.tune.meter import Meter
 from jitnorm.tuning import forms_of, schedule_for
 
-# Rows of up to 512 elements have no choice of schedules.
+# Shorter rows have no forms, and a choice of schedules only if there are many.
 _SHORTEST, _LONGEST = 528, 32768
 # All lengths are multiples of a chunk.
 STEP = 16
