@@ -11,7 +11,11 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+from jitnorm.kernels.arguments import ScalarArgument
+from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.config_rules import MOVES
+from jitnorm.kernels.extents import sizes_of
+from jitnorm.kernels.interface import interface, tensor_arguments
 from jitnorm.kernels.rope_rules import MAX_ROPE_SIZE
 
 import jitnorm
@@ -52,6 +56,27 @@ ENCODINGS_OF_EXPERTS: list[dict[str, Any]] = [
 # Several rows per warp, one warp, several warps with partial groups, the longest rows of a block, clusters.
 HIDDEN_SIZES = (128, 1152, 4224, 65536, 131072)
 ROWS = 5
+# Kernels with the numbers of rows to launch them on. Those for very many rows run on a few: with that many, no
+# sanitizer would finish. Short ones share warps, or a persistent block.
+OF_MANY_ROWS = (
+    (5, "rmsnorm:hidden_size=8192,many_rows=true"),
+    (5, "layernorm:hidden_size=8192,many_rows=true"),
+    (37, "quantize:hidden_size=384,weight=none,quant=e2m1/16/e4m3,many_rows=true"),
+    (37, "quantize:hidden_size=384,weight=none,quant=e4m3/column/f32/linear/given,many_rows=true"),
+    (37, "rmsnorm:hidden_size=768,quant=e2m1/16/e4m3/linear/row,many_rows=true"),
+    (700, "layernorm:hidden_size=384,quant=e4m3/tensor/f32,many_rows=true"),
+)
+# Some rows share a block, and some blocks have several rows.
+OF_FORMS = (
+    (5, "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4,residual=true,schedule=8x1we"),
+    *((300, f"rmsnorm:hidden_size=1536,schedule={each}") for each in ("3x1wu", "3x1wuql", "3x1wao1", "3x1waso1")),
+    (900, "layernorm:hidden_size=2048,schedule=2x2uap3o1"),
+)
+# In the last block of these rows, a warp is idle.
+IN_CLUSTERS = (
+    *((3, f"rmsnorm:hidden_size=15872,schedule={each}") for each in ("32x1wuqlb8", "16x2wqb4")),
+    (3, "quantize:hidden_size=11776,weight=none,quant=e2m1/16/e4m3,batched=true,masked=true,schedule=24x1lb8"),
+)
 PART, PARTS = map(int, (sys.argv[1] if len(sys.argv) > 1 else "0/1").split("/"))
 _numbers = itertools.count()
 
@@ -188,14 +213,6 @@ def launch_variants_of_rotations() -> None:
         launch(OPS["rope_cache_quant"], hidden_size, keep_heads=True, rounding="output")
 
 
-def launch_many_rows() -> None:
-    """Launch the kernels for very many rows on a few: with that many, no sanitizer would finish."""
-    x, out, w, b = random(5, 8192), random(5, 8192), random(8192), random(8192, dtype=torch.float32)
-    target = jitnorm.Target.of_capability(*torch.cuda.get_device_capability())
-    jitnorm.get_kernel("rmsnorm:hidden_size=8192,many_rows=true", target)(x, w, out, 1e-6)
-    jitnorm.get_kernel("layernorm:hidden_size=8192,many_rows=true", target)(x, b, b, out, 1e-6)
-
-
 def launch_gradients_of_many_rows() -> None:
     """Launch gradients of so many rows that segments have several packs, whose rows take turns in shared memory."""
     for hidden_size, rows in (
@@ -212,26 +229,27 @@ def launch_gradients_of_many_rows() -> None:
     launch(OPS["sum_rows"], 1000, rows=300)
 
 
-def launch_named_schedule() -> None:
-    """Launch kernels that only forms of schedules choose: some blocks have several rows, some rows a cluster."""
-    x, residual, w = random(5, 4096), random(5, 4096), random(4096)
-    codes = torch.empty(5, 2048, dtype=torch.uint8, device="cuda")
-    scales = torch.empty(128 * 256, dtype=torch.uint8, device="cuda")
+def launch_named() -> None:
+    """Launch kernels that calls of few, small tensors do not get."""
+    for rows, text in (*OF_MANY_ROWS, *OF_FORMS):
+        launch_kernel(text, rows)
+    if jitnorm.Target.of_capability(*torch.cuda.get_device_capability()).has_clusters:
+        for rows, text in IN_CLUSTERS:
+            launch_kernel(text, rows)
+
+
+def launch_kernel(text: str, rows: int) -> None:
+    """Launch a kernel on tensors that fit its interface; in a batch, of two matrices."""
+    config = KernelConfig.parse(text)
+    matrices = 2 if config.batched else 1
+    leading = (matrices, rows) if config.batched else (rows,)
+    arguments = [
+        tensor(sizes_of(argument.shape, leading, rows, matrices), argument.dtypes[-1], argument.is_output)
+        for argument in tensor_arguments(config)
+    ]
+    numbers = [1e-6] * sum(isinstance(each, ScalarArgument) for each in interface(config))
     target = jitnorm.Target.of_capability(*torch.cuda.get_device_capability())
-    text = "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4,residual=true,schedule=8x1we"
-    jitnorm.get_kernel(text, target)(x, residual, w, codes, scales, torch.empty_like(x), 1e-6)
-    x, w = random(300, 1536), random(1536)
-    for schedule in ("3x1wu", "3x1wuql", "3x1wao1", "3x1waso1"):
-        kernel = jitnorm.get_kernel(f"rmsnorm:hidden_size=1536,schedule={schedule}", target)
-        kernel(x, w, torch.empty_like(x), 1e-6)
-    x, b = random(900, 2048), torch.rand(2048, device="cuda")
-    kernel = jitnorm.get_kernel("layernorm:hidden_size=2048,schedule=2x2uap3o1", target)
-    kernel(x, b, b, torch.empty_like(x), 1e-6)
-    if target.has_clusters:  # in whose last block a warp is idle
-        x, w = random(3, 15872), random(15872)
-        for schedule in ("32x1wuqlb8", "16x2wqb4"):
-            kernel = jitnorm.get_kernel(f"rmsnorm:hidden_size=15872,schedule={schedule}", target)
-            kernel(x, w, torch.empty_like(x), 1e-6)
+    jitnorm.get_kernel(text, target)(*arguments, *numbers)
 
 
 def launch_over_ranks() -> None:
@@ -292,9 +310,8 @@ def main() -> None:
     for hidden_size in HIDDEN_SIZES:
         launch_every_op(hidden_size)
     launch_variants()
-    launch_many_rows()
     launch_gradients_of_many_rows()
-    launch_named_schedule()
+    launch_named()
     launch_over_ranks()
     launch_cute()
     torch.cuda.synchronize()
