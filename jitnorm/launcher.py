@@ -39,6 +39,7 @@ _FUNCTIONS = (
     "load_kernel",
     "make_checker",
     "make_dispatcher",
+    "make_known",
     "bind",
     "allocate",
     "stand_in",
@@ -60,6 +61,7 @@ class Launcher:
     load_kernel: Callable[[str, bytes], Any]
     make_checker: Callable[[str], Any]
     make_dispatcher: Callable[[str], Any]
+    make_known: Callable[[int, list[int], int], int]
     bind: Callable[[Any, Any, Any], Any]
     allocate: Callable[[Any, str, int], Any]
     stand_in: Callable[[Any, str, int, int], Any]
@@ -94,6 +96,13 @@ class Launcher:
 def launcher() -> Launcher:
     """The launcher of this process."""
     return load_launcher(user_cache())
+
+
+def object_at(address: int) -> Any:
+    """The object of Python at an address, such as a function that the launcher made."""
+    import ctypes
+
+    return ctypes.cast(address, ctypes.py_object).value
 
 
 def load_launcher(cache: Cache | Store) -> Launcher:

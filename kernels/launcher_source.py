@@ -35,6 +35,7 @@ _FILES = (
     "kernel.h",
     "dispatcher.h",
     "python.h",
+    "known.h",
     "torch_call.h",
     "memory.h",
     "launcher.cc",

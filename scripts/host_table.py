@@ -29,7 +29,7 @@ from jitnorm.catalogue import OPS
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher
 from jitnorm.interop import torch as torch_interop
-from jitnorm.interop import torch_way
+from jitnorm.interop.base import Way
 
 Call = Callable[[], Any]
 _BATCHES, _BATCH_US = 40, 1000
@@ -55,76 +55,47 @@ class Launch:
     allocated: list[torch.Tensor]
 
 
-@dataclass
-class Known:
-    """A function that makes a dispatcher's calls.
-
-    Attributes:
-        table: where calls find it.
-        usual: the function.
-        recording: another one that also records their launches.
-    """
-
-    table: dict[Any, Call]
-    usual: Call
-    recording: Call
-
-    def use(self, function: Call) -> None:
-        """Make calls find a function."""
-        for key, found in self.table.items():
-            if found in (self.usual, self.recording):
-                self.table[key] = function
-
-
-_known: list[Known] = []
+_dispatchers: list[Dispatcher] = []
 _launches: list[Launch] = []
+_is_recording = False
 
 
-def know_functions() -> None:
-    """Record in `_known` each function that makes a dispatcher's calls, and one that also records their launches."""
-    usual_way, usual_call = torch_interop.usual_way, torch_interop.direct_call
+def know_dispatchers() -> None:
+    """Keep each dispatcher of torch's calls in `_dispatchers`, and give it a fast path that can record its launches."""
+    usual_way, direct_call = torch_interop.usual_way, torch_interop.direct_call
 
-    def way(torch: Any, framework: Any, dispatcher: Dispatcher) -> Call:
-        made = usual_way(torch, framework, dispatcher)
-        _known.append(Known(dispatcher.ways, made, _recording(dispatcher, usual_way(torch, framework, dispatcher))))
-        return made
+    def way(torch: Any, framework: Any, dispatcher: Dispatcher) -> Way:
+        usual = usual_way(torch, framework, dispatcher)
 
-    def direct_call(torch: Any, framework: Any, dispatcher: Dispatcher, *rest: Any) -> Call:
-        made = usual_call(torch, framework, dispatcher, *rest)
-        other = torch_way.composed_call(torch, framework, dispatcher, *rest)
-        _known.append(Known(dispatcher.calls, made, _recording(dispatcher, other)))
-        return made
+        def call(named: dict[str, Any], stream: Any) -> bool:
+            missing = [name for name in dispatcher.outputs.names if named[name] is None]
+            made = usual(named, stream)
+            if _is_recording:
+                assert made, f"{dispatcher.op.name} does not take the usual path"
+                arguments = dispatcher.in_order(named)
+                allocated = [named[name] for name in missing]
+                _launches.append(Launch(dispatcher.kernel_of(*arguments)[0], arguments, allocated))
+            return made
 
-    vars(torch_interop).update(usual_way=way, direct_call=direct_call)
+        return call
 
+    def direct(torch: Any, framework: Any, dispatcher: Dispatcher, *rest: Any) -> Call:
+        _dispatchers.append(dispatcher)
+        return direct_call(torch, framework, dispatcher, *rest)
 
-def _recording(dispatcher: Dispatcher, function: Any) -> Call:
-    """A generated function, changed to record its launches."""
-    usual = function.__globals__["_call"]
-
-    def record(*given: Any) -> Any:
-        made = usual(*given)
-        assert made is not None, f"{dispatcher.op.name} does not take the usual path"
-        named = dict(zip(dispatcher.arguments, given[:-1], strict=True))
-        outputs = dict(zip(dispatcher.outputs.names, made[:-1], strict=True))
-        arguments = tuple({**named, **outputs}.values())
-        allocated = [outputs[name] for name in outputs if named[name] is None]
-        _launches.append(Launch(dispatcher.kernel_of(*arguments)[0], arguments, allocated))
-        return made
-
-    function.__globals__["_call"] = record
-    recording: Call = function
-    return recording
+    vars(torch_interop).update(usual_way=way, direct_call=direct)
 
 
 def launches_of(call: Call) -> list[Launch]:
     """The launches of a call that has been made twice."""
+    global _is_recording
     _launches.clear()
-    for known in _known:
-        known.use(known.recording)
+    for dispatcher in _dispatchers.copy():
+        dispatcher.calls.clear()  # so that the next call takes the fast path above, and then creates its function anew
+    _is_recording = True
     call()
-    for known in _known:
-        known.use(known.usual)
+    _is_recording = False
+    call()
     assert _launches, "the call does not take the usual path"
     return _launches.copy()
 
@@ -196,7 +167,7 @@ def main() -> None:
     from host_calls import compat_calls
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    know_functions()
+    know_dispatchers()
     print("| call | us | handles | `empty_like` | difference |\n|---|---|---|---|---|")
     calls = [*public_calls(device), *compat_calls(device).items()]
     chosen = [each for each in calls if len(sys.argv) == 1 or any(part in each[0] for part in sys.argv[1:])]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from jitnorm.interop.record import Record
+
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
 
@@ -78,15 +80,18 @@ class Framework(ABC):
         return call
 
     def direct(
-        self, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str, scope: Mapping[str, Any]
-    ) -> Callable[..., Any]:
+        self, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str, record: Record | None,
+        otherwise: Callable[..., Any],
+    ) -> Callable[..., Any]:  # fmt: skip
         """Generate a function for calls in a fixed form, if `has_direct`.
 
         Args:
             dispatcher: makes the calls.
             parameters: the names of the arguments, before the stream.
-            result: an expression of what is returned, with arguments and outputs in braces.
-            scope: the other names in it, and ``_otherwise``, which makes the calls that are not usual.
+            result: what is returned: ``None``, an argument or an output in braces, or a tuple of those in parentheses;
+                ``{record}`` is the record.
+            record: an object that is returned.
+            otherwise: makes the calls that are not usual.
         """
         raise NotImplementedError(f"{type(self).__name__} has no direct calls")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitnorm.ffi import tvm_ffi
 from jitnorm.interop.base import Framework, Way
+from jitnorm.interop.record import Record
 from jitnorm.interop.torch_refusals import TorchRefusals
 from jitnorm.interop.torch_way import direct_call, usual_way
 
@@ -66,9 +67,10 @@ class Torch(Framework):
         return usual_way(self._torch, self, dispatcher)
 
     def direct(
-        self, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str, scope: Mapping[str, Any]
-    ) -> Callable[..., Any]:
-        return direct_call(self._torch, self, dispatcher, parameters, result, scope)
+        self, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str, record: Record | None,
+        otherwise: Callable[..., Any],
+    ) -> Callable[..., Any]:  # fmt: skip
+        return direct_call(self._torch, self, dispatcher, parameters, result, record, otherwise)
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
         if not self.makes_calls_of(tensors) and not self._refusals.is_differentiated(tensors):

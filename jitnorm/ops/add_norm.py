@@ -10,15 +10,14 @@ from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.dispatch import Dispatcher, RoundingDispatchers, rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
-from jitnorm.ops.forms import Form, Known
-from jitnorm.ops.general import Kind, encoding_form, with_kinds
+from jitnorm.ops.forms import Form, Kind, Known
+from jitnorm.ops.general import encoding_form, with_kinds
 from jitnorm.ops.run import Tensor
 
 _ADD_RMSNORM, _GEMMA_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM), RoundingDispatchers(GEMMA_ADD_RMSNORM)
 _UNWEIGHTED_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM, **WITHOUT_WEIGHT)
 _BATCHED_ADD_RMSNORM = RoundingDispatchers(ADD_RMSNORM_BATCHED)
 _FORM = Form("input residual weight out residual_out eps", "({out}, {residual_out})")
-_CALLS = Known()
 
 
 def add_rmsnorm(
@@ -152,25 +151,18 @@ def add_norm_quantize(
         >>> q.data.shape, q.scale.shape, float(total[0, 0]), float(residual[0, 0])
         ((2, 64), (2, 2), 2.0, 1.0)
     """
-    of_global = global_scale if type(global_scale) is str else global_scale is not None
-    of_scale = scale if type(scale) is str else scale is not None
-    key = (
-        (id(spec), enable_pdl.__class__, batched.__class__, unit_bias.__class__, keep_norm.__class__),
-        enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
-        batched and is_scale_per_matrix(scale if global_scale is None else global_scale), unit_bias, bias is not None,
-        keep_norm, scale_ub is not None, weight is not None, activation,
+    per_matrix = batched and is_scale_per_matrix(scale if global_scale is None else global_scale)
+    made: tuple[Any, ...] = _CALLS.call(
+        input, None, None, global_scale, scale, mask, scale_ub, residual, weight, bias, eps, stream, spec, enable_pdl,
+        rounding, batched, per_matrix, unit_bias, keep_norm, activation,
     )  # fmt: skip
-    calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, *key[1:]))
-    made: tuple[Any, ...] = calls[form](
-        input, None, None, global_scale, scale, mask, scale_ub, residual, weight, bias, eps, stream
-    )
     return made
 
 
 def _calls(
-    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, batched: bool,
-    masked: bool, per_matrix: bool, unit_bias: bool, has_bias: bool, keep_norm: bool, has_bound: bool,
-    has_weight: bool, activation: str | None,
+    of_global: Kind, of_scale: Kind, masked: bool, has_bound: bool, has_weight: bool, has_bias: bool, spec: QuantSpec,
+    enable_pdl: bool | None, rounding: str, batched: bool, per_matrix: bool, unit_bias: bool, keep_norm: bool,
+    activation: str | None,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     """The dispatcher of the calls of `add_norm_quantize` with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
@@ -182,3 +174,6 @@ def _calls(
     beside = ("residual_out", "y_out") if keep_norm else ("residual_out",)
     others = "mask scale_ub residual weight bias eps"
     return dispatcher, encoding_form(spec, dispatcher, others, batched=batched, beside=beside)
+
+
+_CALLS = Known(_calls, "input out out_scale global_scale* scale* mask* scale_ub* residual weight* bias* eps")

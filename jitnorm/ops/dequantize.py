@@ -15,12 +15,11 @@ from jitnorm.catalogue.decoders import (
 from jitnorm.catalogue.sf_layout import SfLayout
 from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
-from jitnorm.kernels.quant_spec import CODE_BITS
+from jitnorm.kernels.quant_spec import CODE_BITS, QuantSpec
 from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
 from jitnorm.ops.forms import Form, Known
 from jitnorm.quantized import QuantizedTensor
 
-_CALLS = Known()
 _FORM = Form("data scale global_scale row_scale tensor_scale out", "{out}")
 _TO_FLOAT = Form("data scale tensor_scale", "{out}")
 
@@ -67,26 +66,29 @@ def dequantize(
     if dtype is None:
         dtype = framework.float_dtype if out is None else framework_of(out, "out").dtype_name(out)
     per_matrix = q.batched and is_scale_per_matrix(q.global_scale if q.spec.has_blocks else q.scale)
-    key = (
-        (id(q.spec), enable_pdl.__class__, q.axis.__class__, q.batched.__class__), enable_pdl, dtype, q.axis, q.batched,
-        per_matrix, q.global_scale is None, q.row_scale is None, q.tensor_scale is None,
-    )  # fmt: skip
-    calls, form, _ = _CALLS.get(key) or _CALLS.remember(
-        key, q.spec, _dispatcher(q, dtype, per_matrix, enable_pdl), _FORM
-    )
     scale = q.scale_unswizzled if q.spec.both_layouts else q.scale
-    return calls[form](q.data, scale, q.global_scale, q.row_scale, q.tensor_scale, out, stream)
+    return _CALLS.call(
+        q.data, scale, q.global_scale, q.row_scale, q.tensor_scale, out, stream, q.spec, enable_pdl, dtype, q.axis,
+        q.batched, per_matrix,
+    )  # fmt: skip
 
 
-def _dispatcher(q: QuantizedTensor, dtype: str, per_matrix: bool, enable_pdl: bool | None) -> Dispatcher:
-    """The dispatcher that decodes such quantized tensors; ValueError if one of their tensors has no use."""
-    spec = decoded_spec(q.spec)
-    batch = kind_of_batch(spec, q.batched, False, per_matrix)
-    dispatcher = dispatcher_of(DEQUANTIZE, enable_pdl, spec, dtype, q.axis, has_tensor_scale(q.spec), batch)
-    for name in ("global_scale", "row_scale", "tensor_scale"):
-        if getattr(q, name) is not None and name not in dispatcher.names:
+def _calls(
+    has_global: bool, has_row: bool, has_tensor: bool, quant: QuantSpec, enable_pdl: bool | None, dtype: str,
+    axis: int, batched: bool, per_matrix: bool,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    """What decodes such quantized tensors; ValueError if one of their tensors has no use."""
+    batch = kind_of_batch(decoded_spec(quant), batched, False, per_matrix)
+    options = (decoded_spec(quant), dtype, axis, has_tensor_scale(quant), batch)
+    dispatcher = dispatcher_of(DEQUANTIZE, enable_pdl, *options)
+    given = {"global_scale": has_global, "row_scale": has_row, "tensor_scale": has_tensor}
+    for name, is_given in given.items():
+        if is_given and name not in dispatcher.names:
             raise ValueError(f"{name}: is given, but the other options leave no use for it; pass None")
-    return dispatcher
+    return dispatcher, _FORM
+
+
+_CALLS = Known(_calls, "data scale global_scale* row_scale* tensor_scale* out")
 
 
 def _check_shape(q: QuantizedTensor) -> None:

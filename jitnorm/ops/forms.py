@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop import generating
+from jitnorm.interop.record import Record
+from jitnorm.launcher import launcher, object_at
 from jitnorm.ops.run import run
 
 if TYPE_CHECKING:
-    from jitnorm.dispatch import Calls, Dispatcher
-    from jitnorm.kernels.quant_spec import QuantSpec
-
-_MOST_KNOWN = 1024
+    from jitnorm.dispatch import Dispatcher
 
 _TEXT = """
 def call({parameters}, stream):
@@ -26,23 +25,53 @@ _TWO_LAUNCHES = """
 def call({parameters}, stream):
     return _calls[_form]({parameters}, _before[_amax]({given}, stream), stream)
 """
+Kind = str | bool
+"""What an argument is: False for None, text that says how to find it, True for anything else."""
 
 
-class Known(dict[tuple[Hashable, ...], "tuple[Calls, Form, Any]"]):
-    """The calls of a function with each combination of its options, and their form.
+class Known:
+    """The calls of a function with each combination of its options.
 
-    A key may have the `id` of a spec, whose hash would take 0.13 us; the spec itself is kept, so that no other gets its
-    `id`. It has the types of options too, because True equals 1, which is refused.
+    Args:
+        find: creates the dispatcher of a call and its form, given the kinds of some arguments and then the options.
+        arguments: the names of the arguments of the form, in the order in which a call passes them; a star follows
+            those whose kinds `find` takes.
+
+    Attributes:
+        call: makes a call, given its arguments, the stream, and the options. It finds options by their identity, or if
+            they are integers by their values: True equals 1, which is refused, and the hash of a spec takes 0.13 us.
     """
 
-    def remember(
-        self, key: tuple[Hashable, ...], spec: QuantSpec | None, dispatcher: Dispatcher, form: Form
-    ) -> tuple[Calls, Form, Any]:
-        """Add an entry; specs may be created for each call, so only the last ones are kept."""
-        if len(self) >= _MOST_KNOWN:
-            self.clear()
-        found = self[key] = dispatcher.calls, form, spec
-        return found
+    call: Callable[..., Any]
+
+    def __init__(self, find: Callable[..., tuple[Dispatcher, Form]], arguments: str) -> None:
+        names = arguments.split()
+        self._find, self._passed = find, len(names) + 1
+        self._kinds = [place for place, name in enumerate(names) if name.endswith("*")]
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was found."""
+        self.call = self._first
+
+    def _first(self, *given: Any) -> Any:
+        self._found(*given)  # its errors come before the launcher is loaded
+        self._objects = (None, str, int, self._found)
+        self.call = object_at(launcher().make_known(self._passed, self._kinds, id(self._objects)))
+        return self.call(*given)
+
+    def _found(self, *given: Any) -> tuple[Any, ...]:
+        """What kernels/launcher/known.h takes."""
+        texts = [given[place] for place in self._kinds if type(given[place]) is str]
+        kinds = [kind_of(given[place]) for place in self._kinds]
+        options = given[self._passed :]
+        dispatcher, form = self._find(*kinds, *options)
+        return dispatcher.calls, form, texts, options
+
+
+def kind_of(argument: Any) -> Kind:
+    """The kind of an argument."""
+    return argument if type(argument) is str else argument is not None
 
 
 class Form:
@@ -51,16 +80,16 @@ class Form:
     Args:
         parameters: the names of the arguments, in the order in which they are passed, before the stream; those that a
             dispatcher does not take are ignored, and outputs that are missing here are allocated.
-        result: an expression of what a call returns, with arguments and outputs in braces; ``{shape}`` is the shape of
-            the first tensor.
-        scope: the other names in it.
+        result: what a call returns: ``None``, an argument or an output in braces, or a tuple of those in parentheses;
+            ``{record}`` is the record.
+        record: an object that a call returns.
     """
 
     # The argument that the first of two launches finds.
     _FOUND = "amax_parts"
 
-    def __init__(self, parameters: str, result: str, **scope: Any) -> None:
-        self._parameters, self._result, self._scope = tuple(parameters.split()), result, scope
+    def __init__(self, parameters: str, result: str, record: Record | None = None) -> None:
+        self._parameters, self._result, self._record = tuple(parameters.split()), result, record
 
     def of(self, dispatcher: Dispatcher) -> Callable[..., Any]:
         """A function that makes a dispatcher's calls, until a framework's own is known."""
@@ -69,12 +98,13 @@ class Form:
         names = dict.fromkeys((*self._parameters, *dispatcher.outputs.names))
         # A framework that makes the call itself returns only what the dispatcher takes.
         results = {name: f"_named['{name}']" if name in dispatcher.names else name for name in names}
-        results["shape"] = f"tuple({dispatcher.first}.shape)"
+        if self._record is not None:
+            results["record"] = self._record.expression.format_map(results)
 
         def generate(kind: type) -> None:
             if dispatcher.calls[self] is call:
-                scope = {**self._scope, "_otherwise": call}
-                dispatcher.calls[self] = generating[kind].direct(dispatcher, self._parameters, self._result, scope)
+                direct = generating[kind].direct(dispatcher, self._parameters, self._result, self._record, call)
+                dispatcher.calls[self] = direct
 
         text = _TEXT.format(
             parameters=", ".join(self._parameters),
@@ -83,7 +113,8 @@ class Form:
             result=self._result.format_map(results),
         )
         scope = {
-            **self._scope, "_run": run, "_dispatcher": dispatcher, "_generating": generating, "_generate": generate,
+            "_record": self._record, "_run": run, "_dispatcher": dispatcher, "_generating": generating,
+            "_generate": generate,
         }  # fmt: skip
         exec(text, scope)
         call: Callable[..., Any] = scope["call"]
@@ -93,7 +124,7 @@ class Form:
         given = [name for name in self._parameters if name in before.arguments]
         scope: dict[str, Any] = {
             "_calls": dispatcher.calls,
-            "_form": Form(" ".join((*self._parameters, self._FOUND)), self._result, **self._scope),
+            "_form": Form(" ".join((*self._parameters, self._FOUND)), self._result, self._record),
             "_before": before.calls,
             "_amax": Form(" ".join(given), "{amax}"),
         }

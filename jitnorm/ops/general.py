@@ -10,20 +10,16 @@ from jitnorm.catalogue.encoding_norms import NORM_QUANTIZE
 from jitnorm.catalogue.quantizers import QUANTIZE
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import check_shaped
-from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
+from jitnorm.interop.record import Record
+from jitnorm.kernels.quant_spec import CODE_BITS, QuantSpec, require_one_of
 from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
-from jitnorm.ops.forms import Form, Known
-from jitnorm.quantized import QuantizedTensor, assembled
+from jitnorm.ops.forms import Form, Kind, Known
+from jitnorm.quantized import TENSORS, QuantizedTensor, assembled
 
 # The outputs of all encodings; a call has some of them.
 NO_OUTPUTS: dict[str, Any] = dict.fromkeys(
     ("out", "y_fp4", "block_scale", "block_scale_unswizzled", "row_scale", "tensor_scale", "amax")
 )
-
-
-_NORM_CALLS, _QUANTIZE_CALLS = Known(), Known()
-Kind = str | bool
-"""What is given for a scale: nothing, a tensor, or text that says how to find it."""
 
 
 def norm_quantize(
@@ -102,26 +98,18 @@ def norm_quantize(
         >>> q.data.dtype.name, q.scale.shape
         ('float8_e4m3fn', (2, 2))
     """
-    of_global = global_scale if type(global_scale) is str else global_scale is not None
-    of_scale = scale if type(scale) is str else scale is not None
-    key = (
-        (id(spec), enable_pdl.__class__, batched.__class__, unit_bias.__class__),
-        enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
-        batched and is_scale_per_matrix(scale if global_scale is None else global_scale), out_scale is not None,
-        residual is not None, unit_bias, bias is not None, y_out is not None, scale_ub is not None, weight is not None,
-        activation,
+    per_matrix = batched and is_scale_per_matrix(scale if global_scale is None else global_scale)
+    made: QuantizedTensor = _NORM_CALLS.call(
+        input, out, out_scale, global_scale, scale, mask, scale_ub, residual, weight, bias, residual, y_out, eps,
+        stream, spec, enable_pdl, rounding, batched, per_matrix, unit_bias, activation,
     )  # fmt: skip
-    calls, form, _ = _NORM_CALLS.get(key) or _NORM_CALLS.remember(key, spec, *_norm_calls(spec, *key[1:]))
-    made: QuantizedTensor = calls[form](
-        input, out, out_scale, global_scale, scale, mask, scale_ub, residual, weight, bias, residual, y_out, eps, stream
-    )
     return made
 
 
 def _norm_calls(
-    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, batched: bool,
-    masked: bool, per_matrix: bool, gives_scale: bool, adds: bool, unit_bias: bool, has_bias: bool, keeps_norm: bool,
-    has_bound: bool, has_weight: bool, activation: str | None,
+    gives_scale: bool, of_global: Kind, of_scale: Kind, masked: bool, has_bound: bool, adds: bool, has_weight: bool,
+    has_bias: bool, keeps_norm: bool, spec: QuantSpec, enable_pdl: bool | None, rounding: str, batched: bool,
+    per_matrix: bool, unit_bias: bool, activation: str | None,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     """The dispatcher of the calls of `norm_quantize` with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
@@ -132,6 +120,12 @@ def _norm_calls(
     )  # fmt: skip
     others = "mask scale_ub residual weight bias residual_out y_out eps"
     return dispatcher, encoding_form(spec, dispatcher, others, gives_scale=gives_scale, batched=batched)
+
+
+_NORM_CALLS = Known(
+    _norm_calls,
+    "input out out_scale* global_scale* scale* mask* scale_ub* residual* weight* bias* residual_out y_out* eps",
+)
 
 
 def quantize(
@@ -176,33 +170,28 @@ def quantize(
         >>> quantize(np.ones((300, 256), np.float16), spec=QuantSpec("e4m3", "128x128", "f32")).scale.shape
         (3, 2)
     """
-    of_global = global_scale if type(global_scale) is str else global_scale is not None
-    of_scale = scale if type(scale) is str else scale is not None
-    key = (
-        (id(spec), enable_pdl.__class__, batched.__class__),
-        enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
-        batched and is_scale_per_matrix(scale if global_scale is None else global_scale), out_scale is not None,
-        activation, scale_ub is not None, input_rows is not None,
-    )  # fmt: skip
-    calls, form, _ = _QUANTIZE_CALLS.get(key) or _QUANTIZE_CALLS.remember(key, spec, *_quantize_calls(spec, *key[1:]))
+    per_matrix = batched and is_scale_per_matrix(scale if global_scale is None else global_scale)
     rows = None if input_rows is None else as_column(input_rows)
-    made: QuantizedTensor = calls[form](input, out, out_scale, global_scale, scale, mask, scale_ub, rows, stream)
+    made: QuantizedTensor = _QUANTIZE_CALLS.call(
+        input, out, out_scale, global_scale, scale, mask, scale_ub, rows, stream, spec, enable_pdl, rounding, batched,
+        per_matrix, activation,
+    )  # fmt: skip
     return made
 
 
 def _quantize_calls(
-    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, batched: bool,
-    masked: bool, per_matrix: bool, gives_scale: bool, activation: str | None, has_bound: bool, gathers: bool,
+    gives_scale: bool, of_global: Kind, of_scale: Kind, masked: bool, has_bound: bool, gathers: bool, spec: QuantSpec,
+    enable_pdl: bool | None, rounding: str, batched: bool, per_matrix: bool, activation: str | None,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     """The dispatcher of the calls of `quantize` with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
     batch = kind_of_batch(spec, batched, masked, per_matrix)
     dispatcher = rounded_dispatcher(QUANTIZE, enable_pdl, rounding, spec, activation or "", has_bound, batch, gathers)
-    shape = "({input_rows}.shape[0], {input}.shape[-1])" if gathers else "{shape}"
-    form = encoding_form(
-        spec, dispatcher, "mask scale_ub input_rows", shape=shape, gives_scale=gives_scale, batched=batched
-    )
-    return dispatcher, form
+    others = "mask scale_ub input_rows"
+    return dispatcher, encoding_form(spec, dispatcher, others, gives_scale=gives_scale, batched=batched)
+
+
+_QUANTIZE_CALLS = Known(_quantize_calls, "input out out_scale* global_scale* scale* mask* scale_ub* input_rows*")
 
 
 def with_kinds(spec: QuantSpec, of_global: Kind, of_scale: Kind) -> QuantSpec:
@@ -211,8 +200,8 @@ def with_kinds(spec: QuantSpec, of_global: Kind, of_scale: Kind) -> QuantSpec:
 
 
 def encoding_form(
-    spec: QuantSpec, dispatcher: Dispatcher, others: str, *, shape: str = "{shape}",
-    gives_scale: bool = False, batched: bool = False, beside: tuple[str, ...] = (),
+    spec: QuantSpec, dispatcher: Dispatcher, others: str, *, gives_scale: bool = False, batched: bool = False,
+    beside: tuple[str, ...] = (),
 ) -> Form:  # fmt: skip
     """The form of calls that return a QuantizedTensor.
 
@@ -220,7 +209,6 @@ def encoding_form(
         spec: how they encode.
         dispatcher: what makes them.
         others: the names of the arguments after the input, its codes and computed scales, and the two given scales.
-        shape: an expression of the logical shape.
         gives_scale: whether a call has an output for the computed scales.
         batched: as in `quantize`.
         beside: the names of outputs that are returned after the QuantizedTensor.
@@ -229,22 +217,18 @@ def encoding_form(
         ValueError: a call has an output for scales, but none are computed.
     """
     written = written_names(spec, gives_scale)
-    codes = written.partition(" ")[0]
-
-    def known(name: str) -> str:
-        return f"{{{name}}}" if name in dispatcher.names else "None"
-
-    scales = ("block_scale",) if spec.has_blocks else ("scale", "row_scale", "tensor_scale")
-    scale = next(known(name) for name in scales if name in dispatcher.names)
-    with_blocks = ("global_scale", "row_scale", "block_scale_unswizzled", "tensor_scale")
-    given, row_scale, unswizzled, tensor_scale = (known(name) if spec.has_blocks else "None" for name in with_blocks)
-    result = (
-        f"_assembled({{{codes}}}, {scale}, {given}, {row_scale}, {unswizzled}, _spec, {shape}, {batched}, "
-        f"{tensor_scale}, {known('amax')}, -1)"
-    )
-    if beside:
-        result = f"({result}, {', '.join(f'{{{name}}}' for name in beside)})"
-    return Form(f"input {written} global_scale scale {others}", result, _assembled=assembled, _spec=spec)
+    tensors = {"data": written.partition(" ")[0]}
+    if spec.has_blocks:
+        names = ("global_scale", "row_scale", "tensor_scale", "amax")
+        named = {"scale": "block_scale", "scale_unswizzled": "block_scale_unswizzled", **{each: each for each in names}}
+    else:
+        scale = next(name for name in ("scale", "row_scale", "tensor_scale") if name in dispatcher.names)
+        named = {"scale": scale, "amax": "amax"}
+    tensors.update((attribute, name) for attribute, name in named.items() if name in dispatcher.names)
+    constants = {**dict.fromkeys(TENSORS), "spec": spec, "batched": batched, "axis": -1}
+    record = Record(QuantizedTensor, tensors, constants, 8 // CODE_BITS[spec.element], assembled)
+    result = f"({{record}}, {', '.join(f'{{{name}}}' for name in beside)})" if beside else "{record}"
+    return Form(f"input {written} global_scale scale {others}", result, record)
 
 
 def written_names(spec: QuantSpec, gives_scale: bool) -> str:
@@ -328,14 +312,17 @@ def quantized(
     spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], batched: bool = False, axis: int = -1
 ) -> QuantizedTensor:
     """Combine a call's tensors, by name, into one QuantizedTensor."""
-    data = made["y_fp4" if spec.element == "e2m1" else "out"]
-    row_scale, tensor_scale, amax = made.get("row_scale"), made.get("tensor_scale"), made.get("amax")
+    attributes = {
+        **dict.fromkeys(TENSORS), **{name: made.get(name) for name in ("row_scale", "tensor_scale", "amax")},
+        "data": made["y_fp4" if spec.element == "e2m1" else "out"], "spec": spec, "shape": shape, "batched": batched,
+        "axis": axis,
+    }  # fmt: skip
     if spec.has_blocks:
-        return assembled(
-            data, made["block_scale"], made.get("global_scale"), row_scale, made.get("block_scale_unswizzled"), spec,
-            shape, batched, tensor_scale, amax, axis,
-        )  # fmt: skip
-    scale = made.get("scale")
-    if scale is None:
-        scale = tensor_scale if row_scale is None else row_scale
-    return assembled(data, scale, None, None, None, spec, shape, batched, None, amax, axis)
+        others = {"global_scale": "global_scale", "scale_unswizzled": "block_scale_unswizzled"}
+        attributes.update(scale=made["block_scale"], **{each: made.get(name) for each, name in others.items()})
+    else:
+        scales = (made.get("scale"), attributes.pop("row_scale"), attributes.pop("tensor_scale"))
+        attributes.update(
+            scale=next((each for each in scales if each is not None), None), row_scale=None, tensor_scale=None
+        )
+    return assembled(attributes)

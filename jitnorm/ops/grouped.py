@@ -12,10 +12,8 @@ from jitnorm.kernels.config_rules import MAX_EXPERTS
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.activation import gate_columns_of
 from jitnorm.ops.batched import is_scale_per_matrix
-from jitnorm.ops.forms import Form, Known
-from jitnorm.ops.general import Kind, as_column, with_kinds, written_names
-
-_CALLS = Known()
+from jitnorm.ops.forms import Form, Kind, Known
+from jitnorm.ops.general import as_column, with_kinds, written_names
 
 
 def grouped_quantize(
@@ -84,11 +82,13 @@ def grouped_quantize(
         >>> codes.shape, scales.shape
         ((200, 32), (640, 4))
     """
-    gathered = () if input_rows is None else (True,)
-    return _grouped(
-        GROUPED_QUANTIZE, input, offsets, scale_offsets, spec, global_scale, scale, (activation or "", *gathered),
-        rounding, enable_pdl, out, out_scale, stream, input_rows,
+    rows = None if input_rows is None else as_column(input_rows)
+    per_expert = is_scale_per_matrix(scale if global_scale is None else global_scale)
+    made: tuple[Any, ...] = _CALLS.call(
+        input, out, out_scale, global_scale, scale, offsets, scale_offsets, rows, stream, spec, GROUPED_QUANTIZE,
+        enable_pdl, rounding, _experts_of(offsets), per_expert, activation or "",
     )  # fmt: skip
+    return made
 
 
 def silu_and_mul_grouped_quantize(
@@ -119,49 +119,34 @@ def silu_and_mul_grouped_quantize(
         >>> codes.shape, scales.shape
         ((200, 32), (200, 1))
     """
-    options = (activation, gate_columns_of(granularity))
-    return _grouped(
-        SILU_AND_MUL_GROUPED_QUANTIZE, input, offsets, scale_offsets, spec, global_scale, scale, options, rounding,
-        enable_pdl, out, out_scale, stream,
+    per_expert = is_scale_per_matrix(scale if global_scale is None else global_scale)
+    made: tuple[Any, ...] = _CALLS.call(
+        input, out, out_scale, global_scale, scale, offsets, scale_offsets, None, stream, spec,
+        SILU_AND_MUL_GROUPED_QUANTIZE, enable_pdl, rounding, _experts_of(offsets), per_expert, activation,
+        gate_columns_of(granularity),
     )  # fmt: skip
-
-
-def _grouped(
-    op: Op, input: Any, offsets: Any, scale_offsets: Any, spec: QuantSpec, global_scale: Any, scale: Any,
-    options: tuple[Any, ...], rounding: str, enable_pdl: bool | None, out: Any, out_scale: Any, stream: Any,
-    input_rows: Any = None,
-) -> tuple[Any, ...]:  # fmt: skip
-    """Codes and scales; `options` are the activation and the op's other options."""
-    of_global = global_scale if type(global_scale) is str else global_scale is not None
-    of_scale = scale if type(scale) is str else scale is not None
-    key = (
-        (id(spec), enable_pdl.__class__),
-        op.name, enable_pdl, rounding, of_global, of_scale, options, _experts_of(offsets),
-        is_scale_per_matrix(scale if global_scale is None else global_scale), scale_offsets is None, out_scale is None,
-    )  # fmt: skip
-    calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, op, *key[2:]))
-    rows = None if input_rows is None else as_column(input_rows)
-    made: tuple[Any, ...] = calls[form](
-        input, out, out_scale, global_scale, scale, offsets, scale_offsets, rows, stream
-    )
     return made
 
 
 def _calls(
-    spec: QuantSpec, op: Op, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind,
-    options: tuple[Any, ...], experts: int, per_expert: bool, lacks_offsets: bool, lacks_found: bool,
+    gives_scale: bool, of_global: Kind, of_scale: Kind, has_offsets: bool, gathers: bool, spec: QuantSpec, op: Op,
+    enable_pdl: bool | None, rounding: str, experts: int, per_expert: bool, activation: str, *columns: int,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     """The dispatcher of an op's calls with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
-    _check_scale_offsets(spec, lacks_offsets)
-    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, spec, options[0], experts, per_expert, *options[1:])
-    written = written_names(spec, not lacks_found)
+    _check_scale_offsets(spec, has_offsets)
+    options = (True,) if gathers else columns
+    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, spec, activation, experts, per_expert, *options)
+    written = written_names(spec, gives_scale)
     found = ("block_scale", "block_scale_unswizzled", "row_scale", "scale")
     results = (written.partition(" ")[0], *(name for name in found if name in dispatcher.names))
     return dispatcher, Form(
         f"input {written} global_scale scale offsets scale_offsets input_rows",
-        f"({', '.join(f'{{{name}}}' for name in results)},)",
+        f"({', '.join(f'{{{name}}}' for name in results)})",
     )
+
+
+_CALLS = Known(_calls, "input out out_scale* global_scale* scale* offsets scale_offsets* input_rows*")
 
 
 def _experts_of(offsets: Any) -> int:
@@ -172,11 +157,11 @@ def _experts_of(offsets: Any) -> int:
     return int(shape[0]) - 1
 
 
-def _check_scale_offsets(spec: QuantSpec, lacks_offsets: bool) -> None:
-    if spec.is_swizzled and lacks_offsets:
+def _check_scale_offsets(spec: QuantSpec, has_offsets: bool) -> None:
+    if spec.is_swizzled and not has_offsets:
         raise ValueError(
             f"scale_offsets: is None, but scales are in the layout {spec.scale_layout}; say where those of each "
             "expert begin"
         )
-    if not spec.is_swizzled and not lacks_offsets:
+    if not spec.is_swizzled and has_offsets:
         raise ValueError("scale_offsets: is given, but linear scales belong to their row; pass None")

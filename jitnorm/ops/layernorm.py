@@ -10,8 +10,8 @@ from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.dispatch import Dispatcher, Dispatchers, rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
-from jitnorm.ops.forms import Form, Known
-from jitnorm.ops.general import Kind, encoding_form, with_kinds
+from jitnorm.ops.forms import Form, Kind, Known
+from jitnorm.ops.general import encoding_form, with_kinds
 from jitnorm.ops.run import Tensor
 from jitnorm.quantized import QuantizedTensor
 
@@ -20,7 +20,6 @@ _WITH_STATISTICS = Dispatchers(LAYERNORM_WITH_STATISTICS)
 _UNWEIGHTED_WITH_STATISTICS = Dispatchers(LAYERNORM_WITH_STATISTICS, **WITHOUT_WEIGHT)
 _NORM = Form("input gemma beta out eps", "{out}")
 _NORM_WITH_STATISTICS = Form("input gemma beta out mean rstd eps", "({out}, {mean}, {rstd})")
-_QUANTIZE_CALLS = Known()
 
 
 def layernorm(
@@ -151,24 +150,17 @@ def layernorm_quantize(
         >>> layernorm_quantize(x, None, None, spec=spec, scale=scale, eps=0.0).data.astype(np.float32).tolist()
         [[-2.0, 2.0]]
     """
-    of_global = global_scale if type(global_scale) is str else global_scale is not None
-    of_scale = scale if type(scale) is str else scale is not None
-    key = (
-        (id(spec), enable_pdl.__class__, batched.__class__),
-        enable_pdl, rounding, of_global, of_scale, batched, mask is not None,
-        batched and is_scale_per_matrix(scale if global_scale is None else global_scale), out_scale is not None,
-        y_out is not None, scale_ub is not None, _has_parameters(gemma, beta),
+    per_matrix = batched and is_scale_per_matrix(scale if global_scale is None else global_scale)
+    made: QuantizedTensor = _QUANTIZE_CALLS.call(
+        input, out, out_scale, global_scale, scale, mask, scale_ub, gemma, beta, y_out, eps, stream, spec, enable_pdl,
+        rounding, batched, per_matrix, _has_parameters(gemma, beta),
     )  # fmt: skip
-    calls, form, _ = _QUANTIZE_CALLS.get(key) or _QUANTIZE_CALLS.remember(key, spec, *_quantize_calls(spec, *key[1:]))
-    made: QuantizedTensor = calls[form](
-        input, out, out_scale, global_scale, scale, mask, scale_ub, gemma, beta, y_out, eps, stream
-    )
     return made
 
 
 def _quantize_calls(
-    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, batched: bool,
-    masked: bool, per_matrix: bool, gives_scale: bool, keeps_norm: bool, has_bound: bool, has_parameters: bool,
+    gives_scale: bool, of_global: Kind, of_scale: Kind, masked: bool, has_bound: bool, keeps_norm: bool,
+    spec: QuantSpec, enable_pdl: bool | None, rounding: str, batched: bool, per_matrix: bool, has_parameters: bool,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     """The dispatcher of the calls of `layernorm_quantize` with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
@@ -178,6 +170,11 @@ def _quantize_calls(
     )
     others = "mask scale_ub gemma beta y_out eps"
     return dispatcher, encoding_form(spec, dispatcher, others, gives_scale=gives_scale, batched=batched)
+
+
+_QUANTIZE_CALLS = Known(
+    _quantize_calls, "input out out_scale* global_scale* scale* mask* scale_ub* gemma beta y_out* eps"
+)
 
 
 def _has_parameters(gemma: Any, beta: Any) -> bool:

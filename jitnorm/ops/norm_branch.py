@@ -14,12 +14,10 @@ from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
-from jitnorm.ops.forms import Form, Known
-from jitnorm.ops.general import Kind, encoding_form, with_kinds
+from jitnorm.ops.forms import Form, Kind, Known
+from jitnorm.ops.general import encoding_form, with_kinds
 from jitnorm.ops.run import Tensor
 from jitnorm.quantized import QuantizedTensor
-
-_CALLS = Known()
 
 _GATED = Form(
     "input residual branch_gate gemma beta gate_bias branch_scale out residual_out eps", "({out}, {residual_out})"
@@ -97,25 +95,18 @@ def gated_add_layernorm_quantize(
         >>> q.data.shape, q.scale.shape, float(total[0, 0])
         ((2, 64), (2, 2), 2.0)
     """
-    of_global = global_scale if type(global_scale) is str else global_scale is not None
-    of_scale = quant_scale if type(quant_scale) is str else quant_scale is not None
-    key = (
-        (id(spec), enable_pdl.__class__, batched.__class__),
-        enable_pdl, rounding, of_global, of_scale, batched,
-        batched and is_scale_per_matrix(quant_scale if global_scale is None else global_scale), out_scale is not None,
-        GATED_ADD_LAYERNORM_QUANTIZE, gate_bias is not None, input_scale is not None,
-    )  # fmt: skip
-    calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, *key[1:]))
-    made: tuple[QuantizedTensor, Any] = calls[form](
+    per_matrix = batched and is_scale_per_matrix(quant_scale if global_scale is None else global_scale)
+    made: tuple[QuantizedTensor, Any] = _CALLS.call(
         input, out, out_scale, global_scale, quant_scale, residual, gate, gemma, beta, None, None, gate_bias, None,
-        None, input_scale, residual_out, eps, stream,
+        None, input_scale, residual_out, eps, stream, spec, enable_pdl, rounding, batched, per_matrix,
+        GATED_ADD_LAYERNORM_QUANTIZE, gate_bias is not None, input_scale is not None,
     )  # fmt: skip
     return made
 
 
 def _calls(
-    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, batched: bool,
-    per_matrix: bool, gives_scale: bool, op: Op, *options: bool,
+    gives_scale: bool, of_global: Kind, of_scale: Kind, spec: QuantSpec, enable_pdl: bool | None, rounding: str,
+    batched: bool, per_matrix: bool, op: Op, *options: bool,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     """The dispatcher of the calls of an op with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
@@ -128,6 +119,13 @@ def _calls(
     return dispatcher, encoding_form(
         spec, dispatcher, others, gives_scale=gives_scale, batched=batched, beside=("residual_out",)
     )
+
+
+_CALLS = Known(
+    _calls,
+    "input out out_scale* global_scale* scale* residual branch_gate gemma beta modulation_scale modulation_shift "
+    "gate_bias scale_bias shift_bias branch_scale residual_out eps",
+)
 
 
 def adaptive_layernorm(
@@ -202,18 +200,12 @@ def adaptive_layernorm_quantize(
         >>> q.data.shape, q.scale.shape, total
         ((2, 64), (2, 2), None)
     """
-    of_global = global_scale if type(global_scale) is str else global_scale is not None
-    of_scale = quant_scale if type(quant_scale) is str else quant_scale is not None
-    key = (
-        (id(spec), enable_pdl.__class__, batched.__class__),
-        enable_pdl, rounding, of_global, of_scale, batched,
-        batched and is_scale_per_matrix(quant_scale if global_scale is None else global_scale), out_scale is not None,
-        ADAPTIVE_LAYERNORM_QUANTIZE, *_of_branch(residual, gate, scale_bias, shift_bias, gate_bias, input_scale),
-    )  # fmt: skip
-    calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, *key[1:]))
-    made: tuple[QuantizedTensor, Any] = calls[form](
+    per_matrix = batched and is_scale_per_matrix(quant_scale if global_scale is None else global_scale)
+    made: tuple[QuantizedTensor, Any] = _CALLS.call(
         input, out, out_scale, global_scale, quant_scale, residual, gate, None, None, scale, shift, gate_bias,
-        scale_bias, shift_bias, input_scale, residual_out, eps, stream,
+        scale_bias, shift_bias, input_scale, residual_out, eps, stream, spec, enable_pdl, rounding, batched,
+        per_matrix, ADAPTIVE_LAYERNORM_QUANTIZE,
+        *_of_branch(residual, gate, scale_bias, shift_bias, gate_bias, input_scale),
     )  # fmt: skip
     return made
 

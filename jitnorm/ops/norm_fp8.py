@@ -15,9 +15,10 @@ from jitnorm.catalogue.encoding_norms import (
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Calls, rounded_dispatcher
 from jitnorm.interop import framework_of
-from jitnorm.ops.forms import Form, Known
+from jitnorm.ops.forms import Form
 
-_CALLS = Known()
+# By the op, the options and their types, and the dtype of the output: its name would take another 0.15 us.
+_CALLS: dict[tuple[Any, ...], Calls] = {}
 _FORM = Form("input residual weight out scale residual_out eps", "None")
 
 
@@ -116,12 +117,13 @@ def _quant(
     op: Op, out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float, enable_pdl: bool | None,
     rounding: str, stream: Any,
 ) -> None:  # fmt: skip
-    key = ((op.name, enable_pdl.__class__), enable_pdl, rounding, getattr(out, "dtype", None))
-    calls, form, _ = _CALLS.get(key) or _found(key, op, out)
-    calls[form](input, residual, weight, out, scale, residual, eps, stream)
+    key = (op.name, enable_pdl, enable_pdl.__class__, rounding, getattr(out, "dtype", None))
+    calls = _CALLS.get(key) or _found(key, op, out)
+    calls[_FORM](input, residual, weight, out, scale, residual, eps, stream)
 
 
-def _found(key: tuple[Any, ...], op: Op, out: Any) -> tuple[Calls, Form, Any]:
-    _, enable_pdl, rounding, _ = key
+def _found(key: tuple[Any, ...], op: Op, out: Any) -> Calls:
+    _, enable_pdl, _, rounding, _ = key
     out_dtype = framework_of(out, op.aliases.get("out", "out")).dtype_name(out)
-    return _CALLS.remember(key, None, rounded_dispatcher(op, enable_pdl, rounding, out_dtype), _FORM)
+    found = _CALLS[key] = rounded_dispatcher(op, enable_pdl, rounding, out_dtype).calls
+    return found

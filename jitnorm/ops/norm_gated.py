@@ -10,12 +10,10 @@ from jitnorm.catalogue.norms import RMSNORM_GATED
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.forms import Form, Known
-from jitnorm.ops.general import Kind, encoding_form, with_kinds
+from jitnorm.ops.forms import Form, Kind, Known, kind_of
+from jitnorm.ops.general import encoding_form, with_kinds
 from jitnorm.ops.run import Tensor
 from jitnorm.quantized import QuantizedTensor
-
-_CALLS = Known()
 
 _FORM = Form("input gate weight bias out eps", "{out}")
 
@@ -140,27 +138,20 @@ def rmsnorm_gated_quantize(
         >>> q.data.shape, q.scale.shape
         ((2, 64), (2, 2))
     """
-    of_global = global_scale if type(global_scale) is str else global_scale is not None
-    of_scale = scale if type(scale) is str else scale is not None
     groups = _groups(input, group_size)
-    if groups > 1 and not _is_of_groups(with_kinds(spec, of_global, of_scale)):
+    if groups > 1 and not _is_of_groups(with_kinds(spec, kind_of(global_scale), kind_of(scale))):
         raise ValueError(
             f"group_size: is {group_size}, which needs scales of the tensor, or of blocks in the linear layout, "
             f"not {spec}; pass None, or quantize what rmsnorm_gated returns"
         )
-    key = (
-        (id(spec), enable_pdl.__class__),
-        enable_pdl, rounding, of_global, of_scale, groups, out_scale is not None, scale_ub is not None,
-        activation, norm_before_gate, bias is not None, weight is not None,
-    )  # fmt: skip
-    calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, *key[1:]))
+    options = (spec, enable_pdl, rounding, groups, activation, norm_before_gate)
     if groups == 1:
-        made: QuantizedTensor = calls[form](
-            input, out, out_scale, global_scale, scale, scale_ub, gate, weight, bias, eps, stream
+        made: QuantizedTensor = _CALLS.call(
+            input, out, out_scale, global_scale, scale, scale_ub, gate, weight, bias, eps, stream, *options
         )
         return made
     parts = _split(input, groups, "input"), _split(out, groups, "out"), out_scale, global_scale, scale, scale_ub
-    q: QuantizedTensor = calls[form](*parts, _split(gate, groups, "gate"), weight, bias, eps, stream)
+    q: QuantizedTensor = _CALLS.call(*parts, _split(gate, groups, "gate"), weight, bias, eps, stream, *options)
     merged: dict[str, Any] = {"data": _merged(q.data, out, groups), "shape": tuple(input.shape)}
     if q.spec.has_blocks:
         merged["scale"] = _merged(q.scale, out_scale, groups)
@@ -168,8 +159,8 @@ def rmsnorm_gated_quantize(
 
 
 def _calls(
-    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, groups: int,
-    gives_scale: bool, has_bound: bool, activation: str, norm_before_gate: bool, has_bias: bool, has_weight: bool,
+    gives_scale: bool, of_global: Kind, of_scale: Kind, has_bound: bool, has_weight: bool, has_bias: bool,
+    spec: QuantSpec, enable_pdl: bool | None, rounding: str, groups: int, activation: str, norm_before_gate: bool,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     """The dispatcher of the calls of `rmsnorm_gated_quantize` with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
@@ -177,6 +168,9 @@ def _calls(
     dispatcher = rounded_dispatcher(RMSNORM_GATED_QUANTIZE, enable_pdl, rounding, spec, has_bound, *options)
     others = "scale_ub gate weight bias eps"
     return dispatcher, encoding_form(spec, dispatcher, others, gives_scale=gives_scale)
+
+
+_CALLS = Known(_calls, "input out out_scale* global_scale* scale* scale_ub* gate weight* bias* eps")
 
 
 def _is_of_groups(spec: QuantSpec) -> bool:

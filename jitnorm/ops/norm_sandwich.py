@@ -8,11 +8,9 @@ from jitnorm.catalogue.encoding_norms import SANDWICH_NORM_QUANTIZE
 from jitnorm.catalogue.norms import SANDWICH_RMSNORM
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.forms import Form, Known
-from jitnorm.ops.general import Kind, encoding_form, with_kinds
+from jitnorm.ops.forms import Form, Kind, Known
+from jitnorm.ops.general import encoding_form, with_kinds
 from jitnorm.ops.run import Tensor
-
-_CALLS = Known()
 
 _FORM = Form("input residual input_weight weight out residual_out eps", "({out}, {residual_out})")
 
@@ -122,25 +120,22 @@ def sandwich_norm_quantize(
         >>> q.data.shape, q.scale.shape, float(total[0, 0])
         ((2, 64), (2, 2), 2.0)
     """
-    of_global = global_scale if type(global_scale) is str else global_scale is not None
-    of_scale = scale if type(scale) is str else scale is not None
-    key = (
-        (id(spec), enable_pdl.__class__, unit_bias.__class__, keep_norm.__class__),
-        enable_pdl, rounding, of_global, of_scale, unit_bias, keep_norm, scale_ub is not None,
+    made: tuple[Any, ...] = _CALLS.call(
+        input, None, None, global_scale, scale, scale_ub, residual, input_weight, weight, eps, stream, spec,
+        enable_pdl, rounding, unit_bias, keep_norm,
     )  # fmt: skip
-    calls, form, _ = _CALLS.get(key) or _CALLS.remember(key, spec, *_calls(spec, *key[1:]))
-    made: tuple[Any, ...] = calls[form](
-        input, None, None, global_scale, scale, scale_ub, residual, input_weight, weight, eps, stream
-    )
     return made
 
 
 def _calls(
-    spec: QuantSpec, enable_pdl: bool | None, rounding: str, of_global: Kind, of_scale: Kind, unit_bias: bool,
-    keep_norm: bool, has_bound: bool,
+    of_global: Kind, of_scale: Kind, has_bound: bool, spec: QuantSpec, enable_pdl: bool | None, rounding: str,
+    unit_bias: bool, keep_norm: bool,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     """The dispatcher of the calls of `sandwich_norm_quantize` with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
     dispatcher = rounded_dispatcher(SANDWICH_NORM_QUANTIZE, enable_pdl, rounding, spec, unit_bias, keep_norm, has_bound)
     beside = ("residual_out", "y_out") if keep_norm else ("residual_out",)
     return dispatcher, encoding_form(spec, dispatcher, "scale_ub residual input_weight weight eps", beside=beside)
+
+
+_CALLS = Known(_calls, "input out out_scale global_scale* scale* scale_ub* residual input_weight weight eps")

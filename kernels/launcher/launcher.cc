@@ -49,6 +49,7 @@ ffi::Array<ffi::Function> MakeDispatcher(const ffi::String& signature) {
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(load_kernel, LoadKernel)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(make_checker, MakeChecker)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(make_dispatcher, MakeDispatcher)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(make_known, MakeKnown)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(bind, Bind)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(allocate, Allocate)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(stand_in, StandIn)

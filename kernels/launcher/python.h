@@ -30,12 +30,16 @@ JITNORM_PYTHON int PyObject_IsTrue(PyObject*);
 JITNORM_PYTHON PyObject* PyObject_GetAttr(PyObject*, PyObject*);
 JITNORM_PYTHON PyObject* PyObject_CallNoArgs(PyObject*);
 JITNORM_PYTHON PyObject* PyObject_CallObject(PyObject*, PyObject*);
-JITNORM_PYTHON PyObject* PyObject_CallFunctionObjArgs(PyObject*, ...);
 JITNORM_PYTHON PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*);  // from 3.11
+JITNORM_PYTHON PyObject* PyObject_GetItem(PyObject*, PyObject*);
+JITNORM_PYTHON int PyObject_GenericSetDict(PyObject*, PyObject*, void*);
+JITNORM_PYTHON PyObject* PyType_GenericNew(PyObject*, PyObject*, PyObject*);
 JITNORM_PYTHON PyObject* PyTuple_New(intptr_t);
 JITNORM_PYTHON PyObject* PyTuple_GetItem(PyObject*, intptr_t);
 JITNORM_PYTHON int PyTuple_SetItem(PyObject*, intptr_t, PyObject*);
+JITNORM_PYTHON PyObject* PyDict_Copy(PyObject*);
 JITNORM_PYTHON PyObject* PyDict_GetItemWithError(PyObject*, PyObject*);
+JITNORM_PYTHON int PyDict_SetItem(PyObject*, PyObject*, PyObject*);
 JITNORM_PYTHON int PySet_Contains(PyObject*, PyObject*);
 JITNORM_PYTHON long PyLong_AsLong(PyObject*);
 JITNORM_PYTHON long long PyLong_AsLongLong(PyObject*);
@@ -74,12 +78,6 @@ class Reference {
   PyObject* object_ = nullptr;
 };
 
-// A function's result for one argument.
-inline Reference CallOf(PyObject* function, PyObject* argument) {
-  return Reference(PyObject_Vectorcall != nullptr ? PyObject_Vectorcall(function, &argument, 1, nullptr)
-                                                  : PyObject_CallFunctionObjArgs(function, argument, nullptr));
-}
-
 inline bool IsFalse(const Reference& value) { return value && PyObject_IsTrue(value.get()) == 0; }
 
 inline bool IsOf(PyObject* object, PyObject* type) { return Reference(PyObject_Type(object)).get() == type; }
@@ -93,6 +91,15 @@ inline Reference TupleOf(PyObject* const* objects, int count) {
   }
   return tuple;
 }
+
+// A function's result for borrowed arguments.
+inline Reference CallOf(PyObject* function, PyObject* const* given, intptr_t count) {
+  if (PyObject_Vectorcall != nullptr) return Reference(PyObject_Vectorcall(function, given, count, nullptr));
+  const Reference arguments = TupleOf(given, static_cast<int>(count));
+  return Reference(arguments ? PyObject_CallObject(function, arguments.get()) : nullptr);
+}
+
+inline Reference CallOf(PyObject* function, PyObject* argument) { return CallOf(function, &argument, 1); }
 
 // Holds Python's lock for a scope.
 class WithPython {
@@ -117,3 +124,15 @@ class WithoutPython {
  private:
   PyThreadState* thread_;
 };
+
+template <typename Object>
+PyObject* RunObject(PyObject* self, PyObject* const* given, intptr_t count) {
+  return static_cast<const Object*>(PyCapsule_GetPointer(self, nullptr))->Run(given, count);
+}
+
+// The address of a new function of Python that calls `Run` of an object; both live as long as the process.
+template <typename Object>
+int64_t FunctionOf(Object* object) {
+  static PyMethodDef definition{"call", RunObject<Object>, kFastCall, nullptr};
+  return reinterpret_cast<int64_t>(PyCFunction_NewEx(&definition, PyCapsule_New(object, nullptr, nullptr), nullptr));
+}

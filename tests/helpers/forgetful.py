@@ -28,4 +28,4 @@ def forget_dispatchers() -> None:
 @cache
 def _dispatchers_of(module: ModuleType) -> list[Any]:
     """A module's dispatchers, created at its import; searching for them in thousands of tests would take 10 s."""
-    return [value for value in vars(module).values() if isinstance(value, _Remembering)]
+    return [value for name, value in vars(module).items() if isinstance(value, _Remembering) or name == "_CALLS"]
