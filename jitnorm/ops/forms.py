@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from jitnorm.dispatch import per_options
 from jitnorm.interop import generating
 from jitnorm.interop.record import Record
 from jitnorm.launcher import launcher, object_at
@@ -38,25 +39,26 @@ class Known:
             those whose kinds `find` takes.
 
     Attributes:
-        call: makes a call, given its arguments, the stream, and the options. It finds options by their identity, or if
-            they are integers by their values: True equals 1, which is refused, and the hash of a spec takes 0.13 us.
+        call: makes a call, given its arguments, the stream, and the options. It finds options by their identity, so
+            those that are created for each call are found slowly, by their values.
     """
 
     call: Callable[..., Any]
 
     def __init__(self, find: Callable[..., tuple[Dispatcher, Form]], arguments: str) -> None:
         names = arguments.split()
-        self._find, self._passed = find, len(names) + 1
+        self._find, self._passed = per_options(find), len(names) + 1
         self._kinds = [place for place, name in enumerate(names) if name.endswith("*")]
         self.clear()
 
     def clear(self) -> None:
         """Forget what was found."""
+        self._find.cache_clear()
         self.call = self._first
 
     def _first(self, *given: Any) -> Any:
         self._found(*given)  # its errors come before the launcher is loaded
-        self._objects = (None, str, int, self._found)
+        self._objects = (None, str, self._found)
         self.call = object_at(launcher().make_known(self._passed, self._kinds, id(self._objects)))
         return self.call(*given)
 

@@ -149,12 +149,16 @@ def _calls(
 _CALLS = Known(_calls, "input out out_scale* global_scale* scale* offsets scale_offsets* input_rows*")
 
 
+# The same object for each call, which `Known` finds fast.
+_COUNTS = tuple(range(MAX_EXPERTS + 1))
+
+
 def _experts_of(offsets: Any) -> int:
     check_shaped(offsets, "offsets")
     shape = tuple(offsets.shape)
     if len(shape) != 1 or not 1 < shape[0] <= MAX_EXPERTS + 1:
         raise ValueError(f"offsets: shape is {shape}, expected (E + 1,) for 1 to {MAX_EXPERTS} experts")
-    return int(shape[0]) - 1
+    return _COUNTS[shape[0] - 1]
 
 
 def _check_scale_offsets(spec: QuantSpec, has_offsets: bool) -> None:

@@ -3,12 +3,12 @@ class Known {
  public:
   // A call has `passed` arguments for the function that makes it, then options. Of the arguments at `kinds` it matters
   // whether they are None, a certain text, or anything else.
-  // `objects`: None, str, int, and a function that takes the call and returns a table of functions, the key of the one
+  // `objects`: None, str, and a function that takes the call and returns a table of functions, the key of the one
   // that makes the call, and what must be kept: texts and options, so that no other object gets their addresses.
   Known(intptr_t passed, std::vector<int64_t> kinds, PyObject* objects) : passed_(passed), kinds_(std::move(kinds)) {
     Py_IncRef(objects);
     int place = 0;
-    for (PyObject** field : {&none_, &text_, &int_, &find_}) *field = PyTuple_GetItem(objects, place++);
+    for (PyObject** field : {&none_, &text_, &find_}) *field = PyTuple_GetItem(objects, place++);
   }
 
   PyObject* Run(PyObject* const* given, intptr_t count) const {
@@ -34,21 +34,18 @@ class Known {
     size_t operator()(const Key& key) const { return std::hash<std::string_view>()(key.bytes()); }
   };
 
-  // Options are described by their addresses, which are even, or, if they are integers, by their values. True and 1.0
-  // are thus not 1.
+  // Arguments are described by two bits each, and texts also by their addresses, as options are. True is thus not 1.
   bool Describe(PyObject* const* given, intptr_t count, Key& key) const {
-    if (count < passed_ || count - passed_ + kinds_.size() > Key::kCapacity) return false;
+    if (count < passed_ || count - passed_ + kinds_.size() >= Key::kCapacity) return false;
+    uint64_t& kinds = key.words[key.count++];
+    kinds = 0;
     for (const int64_t place : kinds_) {
-      PyObject* argument = given[place];
-      key.words[key.count++] = argument == none_ ? 0 : IsOf(argument, text_) ? AddressOf(argument) : 1;
+      const bool is_text = given[place] != none_ && IsOf(given[place], text_);
+      if (is_text) key.words[key.count++] = AddressOf(given[place]);
+      kinds = kinds << 2 | (given[place] == none_ ? 0 : is_text ? 2 : 1);
     }
-    for (intptr_t i = passed_; i < count; ++i) {
-      const bool is_number = IsOf(given[i], int_);
-      key.words[key.count++] = is_number ? uint64_t(PyLong_AsLongLong(given[i])) * 2 + 1 : AddressOf(given[i]);
-    }
-    if (PyErr_Occurred() == nullptr) return true;
-    PyErr_Clear();  // a number is too large
-    return false;
+    for (intptr_t i = passed_; i < count; ++i) key.words[key.count++] = AddressOf(given[i]);
+    return true;
   }
 
   static uint64_t AddressOf(PyObject* object) { return reinterpret_cast<uint64_t>(object); }
@@ -73,7 +70,7 @@ class Known {
   static constexpr size_t kMost = 1024;
   intptr_t passed_;
   std::vector<int64_t> kinds_;
-  PyObject *none_, *text_, *int_, *find_;
+  PyObject *none_, *text_, *find_;
   mutable Table known_;
 };
 

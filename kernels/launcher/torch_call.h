@@ -186,9 +186,10 @@ class TorchCall {
       return true;
     }
     if (!IsOf(tensor, tensor_) && PySet_Contains(types_, Reference(PyObject_Type(tensor)).get()) != 1) return false;
-    if (!IsFalse(CallOf(is_neg_, tensor))) return false;
-    if (is_recording && !IsFalse(Reference(PyObject_GetAttr(tensor, requires_grad_)))) return false;
-    return Exchange(call, place, tensor);
+    if (!IsFalse(CallOf(is_neg_, tensor)) || !Exchange(call, place, tensor)) return false;
+    const uint8_t code = call.tensors[place].dtype.code;
+    if (!is_recording || code == kDLInt || code == kDLUInt) return true;  // torch differentiates no integers
+    return IsFalse(Reference(PyObject_GetAttr(tensor, requires_grad_)));
   }
 
   bool Exchange(Call& call, int64_t place, PyObject* tensor) const {
