@@ -88,6 +88,8 @@ class TorchCall {
     size_t operator()(const Likeness& key) const { return std::hash<std::string_view>()(key.bytes()); }
   };
 
+  using Patterns = std::pair<const Likeness, PyObject*>;
+
   int arguments() const { return static_cast<int>(form_.given.size()) - 1; }
 
   bool Place(PyObject* const* parameters, Call& call) const {
@@ -221,10 +223,15 @@ class TorchCall {
       leaders[count++] = call.given[place];
       if (call.given[place] == none_ || !likeness.Add(call.tensors[place])) return {};
     }
+    const Patterns* last = last_.load(std::memory_order_acquire);  // saves the hash and the lock
+    if (last != nullptr && last->first == likeness) return Reference::To(last->second);
     {
       std::shared_lock lock(tables_lock);
       const auto known = patterns_.find(likeness);
-      if (known != patterns_.end()) return Reference::To(known->second);
+      if (known != patterns_.end()) {
+        last_.store(&*known, std::memory_order_release);
+        return Reference::To(known->second);
+      }
     }
     Reference found = CallOf(find_patterns_, leaders, count);
     if (!found || found.get() == none_) return {};
@@ -276,7 +283,9 @@ class TorchCall {
   PyObject *none_, *exception_, *float_, *int_, *tensor_, *types_, *is_neg_, *requires_grad_, *count_modes_;
   PyObject *is_tracing_, *forward_ad_, *current_level_, *grad_enabled_, *increment_versions_, *note_written_;
   PyObject *find_patterns_, *empty_like_, *stream_handle_, *otherwise_, *type_, *constants_, *names_;
+  // Entries are never moved or removed.
   mutable std::unordered_map<Likeness, PyObject*, LikenessHash> patterns_;
+  mutable std::atomic<const Patterns*> last_{nullptr};
 };
 
 // The address of a new function of Python that makes the dispatcher's calls, given the fields of `Form` and the address
