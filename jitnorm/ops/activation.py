@@ -6,14 +6,15 @@ from typing import Any
 
 from jitnorm.catalogue import activations
 from jitnorm.catalogue.op import Op
-from jitnorm.dispatch import Dispatcher, Dispatchers, rounded_dispatcher
+from jitnorm.dispatch import Dispatcher, Dispatchers, RoundingDispatchers, rounded_dispatcher
 from jitnorm.kernels.activations import with_numbers
-from jitnorm.ops.forms import Form
+from jitnorm.ops.forms import Form, Known
 from jitnorm.ops.run import Tensor
 
 _SILU, _GELU = Dispatchers(activations.SILU), Dispatchers(activations.GELU)
 _GELU_TANH, _RELU2 = Dispatchers(activations.GELU_TANH), Dispatchers(activations.RELU2)
 _GELU_QUICK = Dispatchers(activations.GELU_QUICK)
+_MUL_AND_SILU = RoundingDispatchers(activations.MUL_AND_SILU)
 _FORM = Form("input out", "{out}")
 
 
@@ -51,7 +52,8 @@ def silu_and_mul(
         >>> silu_and_mul(np.array([[1, 2, 10, 20]], np.float16))
         array([[ 7.312, 35.22 ]], dtype=float16)
     """
-    return _gated(activations.SILU_AND_MUL, input, out, enable_pdl, granularity, rounding, stream)
+    made: Tensor = _GATED.call(input, out, stream, activations.SILU_AND_MUL, enable_pdl, rounding, granularity)
+    return made
 
 
 def gelu_and_mul(
@@ -65,7 +67,8 @@ def gelu_and_mul(
         >>> gelu_and_mul(np.array([[1, 2, 10, 20]], np.float16))
         array([[ 8.414, 39.1  ]], dtype=float16)
     """
-    return _gated(activations.GELU_AND_MUL, input, out, enable_pdl, granularity, rounding, stream)
+    made: Tensor = _GATED.call(input, out, stream, activations.GELU_AND_MUL, enable_pdl, rounding, granularity)
+    return made
 
 
 def gelu_tanh_and_mul(
@@ -79,7 +82,8 @@ def gelu_tanh_and_mul(
         >>> gelu_tanh_and_mul(np.array([[1, 2, 10, 20]], np.float16))
         array([[ 8.414, 39.1  ]], dtype=float16)
     """
-    return _gated(activations.GELU_TANH_AND_MUL, input, out, enable_pdl, granularity, rounding, stream)
+    made: Tensor = _GATED.call(input, out, stream, activations.GELU_TANH_AND_MUL, enable_pdl, rounding, granularity)
+    return made
 
 
 def mul_and_silu(
@@ -93,7 +97,7 @@ def mul_and_silu(
         >>> mul_and_silu(np.array([[10, 20, 1, 2]], np.float16))
         array([[ 7.312, 35.22 ]], dtype=float16)
     """
-    return _activated(rounded_dispatcher(activations.MUL_AND_SILU, enable_pdl, rounding), input, out, stream)
+    return _activated(_MUL_AND_SILU[rounding][enable_pdl], input, out, stream)
 
 
 def silu_and_mul_with_clamp(
@@ -123,7 +127,8 @@ def silu_and_mul_with_clamp(
     """
     activation = with_numbers("swiglu", limit=limit, alpha=alpha, beta=beta)
     op = activations.SILU_AND_MUL_WITH_CLAMP
-    return _gated(op, input, out, enable_pdl, granularity, rounding, stream, activation)
+    made: Tensor = _GATED.call(input, out, stream, op, enable_pdl, rounding, granularity, activation)
+    return made
 
 
 def fatrelu_and_mul(
@@ -140,7 +145,9 @@ def fatrelu_and_mul(
         array([[ 0., 40.]], dtype=float16)
     """
     activation = with_numbers("fatrelu", threshold=threshold)
-    return _gated(activations.FATRELU_AND_MUL, input, out, enable_pdl, granularity, rounding, stream, activation)
+    op = activations.FATRELU_AND_MUL
+    made: Tensor = _GATED.call(input, out, stream, op, enable_pdl, rounding, granularity, activation)
+    return made
 
 
 def swigluoai_and_mul(
@@ -161,7 +168,9 @@ def swigluoai_and_mul(
     activation = "swigluoai"
     if (alpha, limit) != (1.702, 7.0):
         activation = with_numbers("swiglu", limit=limit, alpha=alpha, beta=1.0)
-    return _gated(activations.SWIGLUOAI_AND_MUL, input, out, enable_pdl, granularity, "once", stream, activation)
+    op = activations.SWIGLUOAI_AND_MUL
+    made: Tensor = _GATED.call(input, out, stream, op, enable_pdl, "once", granularity, activation)
+    return made
 
 
 def silu(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, stream: Any = None) -> Tensor:
@@ -251,14 +260,14 @@ def gate_columns_of(granularity: int | None) -> int:
     return -1 if granularity is None else granularity
 
 
-def _gated(
-    op: Op, input: Tensor, out: Tensor | None, enable_pdl: bool | None, granularity: int | None, rounding: str,
-    stream: Any, *activation: str,
-) -> Tensor:  # fmt: skip
-    columns = -1 if granularity is None else gate_columns_of(granularity)
-    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, columns, *activation)
-    made: Tensor = dispatcher.calls[_FORM](input, out, stream)
-    return made
+def _gated_calls(
+    op: Op, enable_pdl: bool | None, rounding: str, granularity: int | None, *activation: str
+) -> tuple[Dispatcher, Form]:
+    """The dispatcher of an op's calls with such options, and their form."""
+    return rounded_dispatcher(op, enable_pdl, rounding, gate_columns_of(granularity), *activation), _FORM
+
+
+_GATED = Known(_gated_calls, "input out")
 
 
 def _activated(dispatcher: Dispatcher, input: Tensor, out: Tensor | None, stream: Any) -> Tensor:

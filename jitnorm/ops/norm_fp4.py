@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import ADD_RMSNORM_FP4QUANT, RMSNORM_FP4QUANT
-from jitnorm.dispatch import rounded_dispatcher
-from jitnorm.ops.forms import Form
+from jitnorm.catalogue.op import Op
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.ops.forms import Form, Known
 
 _PARAMETERS = "input residual weight y_fp4 block_scale block_scale_unswizzled global_scale residual_out y_out eps"
 _ONE_LAYOUT = Form(_PARAMETERS, "({y_fp4}, {block_scale})")
@@ -71,15 +72,10 @@ def rmsnorm_fp4quant(
         >>> codes.shape, scales.shape, scales.dtype.name
         ((2, 32), (2, 4), 'float8_e4m3fn')
     """
-    dispatcher = rounded_dispatcher(
+    return _CALLS.call(
+        input, None, weight, y_fp4, block_scale, block_scale_unswizzled, global_scale, None, None, eps, stream,
         RMSNORM_FP4QUANT, enable_pdl, rounding, block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts,
-        global_scale is not None, False,
     )  # fmt: skip
-    if block_scale_unswizzled is not None:
-        check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
-    return dispatcher.calls[_BOTH_LAYOUTS if output_both_sf_layouts else _ONE_LAYOUT](
-        input, None, weight, y_fp4, block_scale, block_scale_unswizzled, global_scale, None, None, eps, stream
-    )
 
 
 def add_rmsnorm_fp4quant(
@@ -118,19 +114,33 @@ def add_rmsnorm_fp4quant(
         >>> float(residual[0, 0]), float(residual[-1, -1])
         (0.0, 2.0)
     """
-    dispatcher = rounded_dispatcher(
+    return _CALLS.call(
+        input, residual, weight, y_fp4, block_scale, block_scale_unswizzled, global_scale, residual, y_out, eps, stream,
         ADD_RMSNORM_FP4QUANT, enable_pdl, rounding, block_size, scale_format, is_sf_swizzled_layout,
-        output_both_sf_layouts, global_scale is not None, y_out is not None,
+        output_both_sf_layouts,
     )  # fmt: skip
-    check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
-    return dispatcher.calls[_BOTH_LAYOUTS if output_both_sf_layouts else _ONE_LAYOUT](
-        input, residual, weight, y_fp4, block_scale, block_scale_unswizzled, global_scale, residual, y_out, eps, stream
-    )
 
 
-def check_unswizzled(block_scale_unswizzled: Any, both: bool) -> None:
+def _calls(
+    has_unswizzled: bool, has_global: bool, keeps_norm: bool, op: Op, enable_pdl: bool | None, rounding: str,
+    block_size: int, scale_format: str | None, is_swizzled: bool, both: bool,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    """The dispatcher of an op's calls with such options, and their form."""
+    options = (block_size, scale_format, is_swizzled, both, has_global, keeps_norm)
+    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, *options)
+    check_unswizzled(has_unswizzled, both)
+    return dispatcher, _BOTH_LAYOUTS if both else _ONE_LAYOUT
+
+
+_CALLS = Known(
+    _calls,
+    "input residual weight y_fp4 block_scale block_scale_unswizzled* global_scale* residual_out y_out* eps",
+)
+
+
+def check_unswizzled(is_given: bool, both: bool) -> None:
     """Raise ValueError if an output for linear scales is given, but both layouts are not requested."""
-    if block_scale_unswizzled is not None and not both:
+    if is_given and not both:
         raise ValueError(
             "block_scale_unswizzled: is given, but the scales are written in one layout; "
             "pass None or output_both_sf_layouts=True"

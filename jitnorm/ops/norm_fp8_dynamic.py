@@ -9,12 +9,11 @@ from jitnorm.catalogue.encoding_norms import (
     RMS_NORM_DYNAMIC_PER_TOKEN_QUANT,
     RMS_NORM_PER_BLOCK_QUANT,
 )
-from jitnorm.dispatch import rounded_dispatcher
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import framework_of
-from jitnorm.ops.forms import Form
+from jitnorm.ops.forms import Form, Known
 
 _ADDED = Form("input residual weight out block_scale residual_out y_out eps", "None")
-_OF_ROWS = Form("input residual weight scale_ub residual_out eps", "({out}, {row_scale})")
 _OF_GROUPS = Form("input residual weight scale_ub residual_out eps", "({out}, {block_scale})")
 
 
@@ -110,10 +109,21 @@ def rms_norm_dynamic_per_token_quant(
         >>> codes.astype(float).tolist(), scales.shape
         ([[320.0, 448.0]], (1, 1))
     """
-    options = (quant_dtype, residual is not None, scale_ub is not None)
-    dispatcher = rounded_dispatcher(RMS_NORM_DYNAMIC_PER_TOKEN_QUANT, enable_pdl, rounding, *options)
-    made: tuple[Any, Any] = dispatcher.calls[_OF_ROWS](input, residual, weight, scale_ub, residual, epsilon, stream)
+    made: tuple[Any, Any] = _OF_ROWS.call(
+        input, residual, weight, scale_ub, residual, epsilon, stream, enable_pdl, rounding, quant_dtype
+    )
     return made
+
+
+def _calls_of_rows(
+    adds: bool, has_bound: bool, enable_pdl: bool | None, rounding: str, quant_dtype: Any
+) -> tuple[Dispatcher, Form]:
+    options = (quant_dtype, adds, has_bound)
+    dispatcher = rounded_dispatcher(RMS_NORM_DYNAMIC_PER_TOKEN_QUANT, enable_pdl, rounding, *options)
+    return dispatcher, Form("input residual weight scale_ub residual_out eps", "({out}, {row_scale})")
+
+
+_OF_ROWS = Known(_calls_of_rows, "input residual* weight scale_ub* residual_out eps")
 
 
 def rms_norm_per_block_quant(

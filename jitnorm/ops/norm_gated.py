@@ -69,15 +69,26 @@ def rmsnorm_gated(
         array([[0.   , 0.827]], dtype=float16)
     """
     groups = _groups(input, group_size)
-    options = (activation, norm_before_gate, bias is not None, groups, weight is not None)
-    dispatcher = rounded_dispatcher(RMSNORM_GATED, enable_pdl, rounding, *options)
+    options = (enable_pdl, rounding, groups, activation, norm_before_gate)
     if groups == 1:
-        made: Tensor = dispatcher.calls[_FORM](input, gate, weight, bias, out, eps, stream)
+        made: Tensor = _NORM_CALLS.call(input, gate, weight, bias, out, eps, stream, *options)
         return made
     parts = _split(input, groups, "input"), _split(gate, groups, "gate")
-    of_groups = dispatcher.calls[_FORM](*parts, weight, bias, _split(out, groups, "out"), eps, stream)
+    of_groups = _NORM_CALLS.call(*parts, weight, bias, _split(out, groups, "out"), eps, stream, *options)
     merged: Tensor = _merged(of_groups, out, groups)
     return merged
+
+
+def _norm_calls(
+    has_weight: bool, has_bias: bool, enable_pdl: bool | None, rounding: str, groups: int, activation: str,
+    norm_before_gate: bool,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    """The dispatcher of the calls of `rmsnorm_gated` with such options, and their form."""
+    options = (activation, norm_before_gate, has_bias, groups, has_weight)
+    return rounded_dispatcher(RMSNORM_GATED, enable_pdl, rounding, *options), _FORM
+
+
+_NORM_CALLS = Known(_norm_calls, "input gate weight* bias* out eps")
 
 
 def rmsnorm_gated_quantize(

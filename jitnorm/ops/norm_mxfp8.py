@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import ADD_RMSNORM_MXFP8QUANT, RMSNORM_MXFP8QUANT
-from jitnorm.dispatch import rounded_dispatcher
-from jitnorm.ops.forms import Form
+from jitnorm.catalogue.op import Op
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.ops.forms import Form, Known
 from jitnorm.ops.norm_fp4 import check_unswizzled
 
 _PARAMETERS = "input residual weight out block_scale block_scale_unswizzled residual_out y_out eps"
@@ -62,12 +63,10 @@ def rmsnorm_mxfp8quant(
         >>> codes.shape, codes.dtype.name, scales.shape
         ((2, 64), 'float8_e4m3fn', (2, 2))
     """
-    options = (is_sf_swizzled_layout, output_both_sf_layouts, False)
-    dispatcher = rounded_dispatcher(RMSNORM_MXFP8QUANT, enable_pdl, rounding, *options)
-    check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
-    return dispatcher.calls[_BOTH_LAYOUTS if output_both_sf_layouts else _ONE_LAYOUT](
-        input, None, weight, y_fp8, block_scale, block_scale_unswizzled, None, None, eps, stream
-    )
+    return _CALLS.call(
+        input, None, weight, y_fp8, block_scale, block_scale_unswizzled, None, None, eps, stream, RMSNORM_MXFP8QUANT,
+        enable_pdl, rounding, is_sf_swizzled_layout, output_both_sf_layouts,
+    )  # fmt: skip
 
 
 def add_rmsnorm_mxfp8quant(
@@ -103,9 +102,20 @@ def add_rmsnorm_mxfp8quant(
         >>> float(residual[0, 0]), float(residual[-1, -1])
         (0.0, 2.0)
     """
-    options = (is_sf_swizzled_layout, output_both_sf_layouts, y_out is not None)
-    dispatcher = rounded_dispatcher(ADD_RMSNORM_MXFP8QUANT, enable_pdl, rounding, *options)
-    check_unswizzled(block_scale_unswizzled, output_both_sf_layouts)
-    return dispatcher.calls[_BOTH_LAYOUTS if output_both_sf_layouts else _ONE_LAYOUT](
-        input, residual, weight, y_fp8, block_scale, block_scale_unswizzled, residual, y_out, eps, stream
-    )
+    return _CALLS.call(
+        input, residual, weight, y_fp8, block_scale, block_scale_unswizzled, residual, y_out, eps, stream,
+        ADD_RMSNORM_MXFP8QUANT, enable_pdl, rounding, is_sf_swizzled_layout, output_both_sf_layouts,
+    )  # fmt: skip
+
+
+def _calls(
+    has_unswizzled: bool, keeps_norm: bool, op: Op, enable_pdl: bool | None, rounding: str, is_swizzled: bool,
+    both: bool,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    """The dispatcher of an op's calls with such options, and their form."""
+    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, is_swizzled, both, keeps_norm)
+    check_unswizzled(has_unswizzled, both)
+    return dispatcher, _BOTH_LAYOUTS if both else _ONE_LAYOUT
+
+
+_CALLS = Known(_calls, "input residual weight y_fp8 block_scale block_scale_unswizzled* residual_out y_out* eps")
