@@ -125,10 +125,20 @@ def silu_and_mul_with_clamp(
         >>> silu_and_mul_with_clamp(np.array([[1, 20, -50, 3]], np.float16), 7.0)
         array([[-5.117, 20.98 ]], dtype=float16)
     """
-    activation = with_numbers("swiglu", limit=limit, alpha=alpha, beta=beta)
-    op = activations.SILU_AND_MUL_WITH_CLAMP
-    made: Tensor = _GATED.call(input, out, stream, op, enable_pdl, rounding, granularity, activation)
+    made: Tensor = _CLAMPED.call(input, out, stream, enable_pdl, rounding, granularity, limit, alpha, beta)
     return made
+
+
+def _clamped_calls(
+    enable_pdl: bool | None, rounding: str, granularity: int | None, limit: float, alpha: float, beta: float
+) -> tuple[Dispatcher, Form]:
+    """The dispatcher of the calls of `silu_and_mul_with_clamp` with such options, and their form."""
+    activation = with_numbers("swiglu", limit=limit, alpha=alpha, beta=beta)
+    op, columns = activations.SILU_AND_MUL_WITH_CLAMP, gate_columns_of(granularity)
+    return rounded_dispatcher(op, enable_pdl, rounding, columns, activation), _FORM
+
+
+_CLAMPED = Known(_clamped_calls, "input out")
 
 
 def fatrelu_and_mul(

@@ -176,4 +176,4 @@ def _calls(
     return dispatcher, encoding_form(spec, dispatcher, others, batched=batched, beside=beside)
 
 
-_CALLS = Known(_calls, "input out out_scale global_scale* scale* mask* scale_ub* residual weight* bias* eps")
+_CALLS = Known(_calls, "input out out_scale global_scale* scale* mask? scale_ub? residual weight? bias? eps")

@@ -88,7 +88,7 @@ def _calls(
     return dispatcher, _FORM
 
 
-_CALLS = Known(_calls, "data scale global_scale* row_scale* tensor_scale* out")
+_CALLS = Known(_calls, "data scale global_scale? row_scale? tensor_scale? out")
 
 
 def _check_shape(q: QuantizedTensor) -> None:

@@ -35,8 +35,8 @@ class Known:
 
     Args:
         find: creates the dispatcher of a call and its form, given the kinds of some arguments and then the options.
-        arguments: the names of the arguments of the form, in the order in which a call passes them; a star follows
-            those whose kinds `find` takes.
+        arguments: the names of the arguments of the form, in the order in which a call passes them. `find` takes the
+            kinds of those with a star, and of those with a question mark whether they are None.
 
     Attributes:
         call: makes a call, given its arguments, the stream, and the options. It finds options by their identity, so
@@ -48,7 +48,7 @@ class Known:
     def __init__(self, find: Callable[..., tuple[Dispatcher, Form]], arguments: str) -> None:
         names = arguments.split()
         self._find, self._passed = per_options(find), len(names) + 1
-        self._kinds = [place for place, name in enumerate(names) if name.endswith("*")]
+        self._kinds = {place: name[-1] for place, name in enumerate(names) if name[-1] in "*?"}
         self.clear()
 
     def clear(self) -> None:
@@ -59,13 +59,15 @@ class Known:
     def _first(self, *given: Any) -> Any:
         self._found(*given)  # its errors come before the launcher is loaded
         self._objects = (None, str, self._found)
-        self.call = object_at(launcher().make_known(self._passed, self._kinds, id(self._objects)))
+        self.call = object_at(launcher().make_known(self._passed, list(self._kinds), id(self._objects)))
         return self.call(*given)
 
     def _found(self, *given: Any) -> tuple[Any, ...]:
         """What kernels/launcher/known.h takes."""
         texts = [given[place] for place in self._kinds if type(given[place]) is str]
-        kinds = [kind_of(given[place]) for place in self._kinds]
+        kinds = [
+            kind_of(given[place]) if mark == "*" else given[place] is not None for place, mark in self._kinds.items()
+        ]
         options = given[self._passed :]
         dispatcher, form = self._find(*kinds, *options)
         return dispatcher.calls, form, texts, options
@@ -114,7 +116,7 @@ class Form:
             first=dispatcher.first,
             result=self._result.format_map(results),
         )
-        scope = {
+        scope: dict[str, Any] = {
             "_record": self._record, "_run": run, "_dispatcher": dispatcher, "_generating": generating,
             "_generate": generate,
         }  # fmt: skip

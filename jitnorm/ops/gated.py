@@ -107,7 +107,7 @@ def _calls(
     return dispatcher, encoding_form(spec, dispatcher, "mask scale_ub", gives_scale=gives_scale, batched=batched)
 
 
-_CALLS = Known(_calls, "input out out_scale* global_scale* scale* mask* scale_ub*")
+_CALLS = Known(_calls, "input out out_scale? global_scale* scale* mask? scale_ub?")
 
 
 def silu_and_mul_nvfp4_quantize(

@@ -124,7 +124,7 @@ def _norm_calls(
 
 _NORM_CALLS = Known(
     _norm_calls,
-    "input out out_scale* global_scale* scale* mask* scale_ub* residual* weight* bias* residual_out y_out* eps",
+    "input out out_scale? global_scale* scale* mask? scale_ub? residual? weight? bias? residual_out y_out? eps",
 )
 
 
@@ -191,7 +191,7 @@ def _quantize_calls(
     return dispatcher, encoding_form(spec, dispatcher, others, gives_scale=gives_scale, batched=batched)
 
 
-_QUANTIZE_CALLS = Known(_quantize_calls, "input out out_scale* global_scale* scale* mask* scale_ub* input_rows*")
+_QUANTIZE_CALLS = Known(_quantize_calls, "input out out_scale? global_scale* scale* mask? scale_ub? input_rows?")
 
 
 def with_kinds(spec: QuantSpec, of_global: Kind, of_scale: Kind) -> QuantSpec:

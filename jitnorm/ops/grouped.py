@@ -146,7 +146,7 @@ def _calls(
     )
 
 
-_CALLS = Known(_calls, "input out out_scale* global_scale* scale* offsets scale_offsets* input_rows*")
+_CALLS = Known(_calls, "input out out_scale? global_scale* scale* offsets scale_offsets? input_rows?")
 
 
 # The same object for each call, which `Known` finds fast.

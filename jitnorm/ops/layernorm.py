@@ -173,7 +173,7 @@ def _quantize_calls(
 
 
 _QUANTIZE_CALLS = Known(
-    _quantize_calls, "input out out_scale* global_scale* scale* mask* scale_ub* gemma beta y_out* eps"
+    _quantize_calls, "input out out_scale? global_scale* scale* mask? scale_ub? gemma beta y_out? eps"
 )
 
 

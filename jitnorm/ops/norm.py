@@ -7,7 +7,7 @@ from typing import Any
 from jitnorm.catalogue import norms
 from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.dispatch import Dispatcher, RoundingDispatchers, rounded_dispatcher
-from jitnorm.ops.forms import Form
+from jitnorm.ops.forms import Form, Known
 from jitnorm.ops.run import Tensor
 
 _RMSNORM, _GEMMA_RMSNORM = RoundingDispatchers(norms.RMSNORM), RoundingDispatchers(norms.GEMMA_RMSNORM)
@@ -118,9 +118,18 @@ def rmsnorm_silu(
         >>> rmsnorm_silu(np.array([[3.0, -4.0]], np.float16), np.ones(2, np.float16), eps=0.0)
         array([[ 0.5938, -0.276 ]], dtype=float16)
     """
-    dispatcher = rounded_dispatcher(norms.RMSNORM_SILU, enable_pdl, rounding, activation, weight is not None)
-    made: Tensor = dispatcher.calls[_NORM](input, weight, out, eps, stream)
+    made: Tensor = _ACTIVATED.call(input, weight, out, eps, stream, enable_pdl, rounding, activation)
     return made
+
+
+def _activated_calls(
+    has_weight: bool, enable_pdl: bool | None, rounding: str, activation: str
+) -> tuple[Dispatcher, Form]:
+    """The dispatcher of the calls of `rmsnorm_silu` with such options, and their form."""
+    return rounded_dispatcher(norms.RMSNORM_SILU, enable_pdl, rounding, activation, has_weight), _NORM
+
+
+_ACTIVATED = Known(_activated_calls, "input weight? out eps")
 
 
 def gemma_rmsnorm(

@@ -22,7 +22,7 @@ from jitnorm.quantized import QuantizedTensor
 _GATED = Form(
     "input residual branch_gate gemma beta gate_bias branch_scale out residual_out eps", "({out}, {residual_out})"
 )
-_ADAPTIVE = Form(
+_ADAPTIVE_FORM = Form(
     "input residual branch_gate modulation_scale modulation_shift gate_bias scale_bias shift_bias branch_scale "
     "out residual_out eps",
     "({out}, {residual_out})",
@@ -99,18 +99,22 @@ def gated_add_layernorm_quantize(
     made: tuple[QuantizedTensor, Any] = _CALLS.call(
         input, out, out_scale, global_scale, quant_scale, residual, gate, gemma, beta, None, None, gate_bias, None,
         None, input_scale, residual_out, eps, stream, spec, enable_pdl, rounding, batched, per_matrix,
-        GATED_ADD_LAYERNORM_QUANTIZE, gate_bias is not None, input_scale is not None,
+        GATED_ADD_LAYERNORM_QUANTIZE,
     )  # fmt: skip
     return made
 
 
 def _calls(
-    gives_scale: bool, of_global: Kind, of_scale: Kind, spec: QuantSpec, enable_pdl: bool | None, rounding: str,
-    batched: bool, per_matrix: bool, op: Op, *options: bool,
+    gives_scale: bool, of_global: Kind, of_scale: Kind, adds: bool, has_gate: bool, has_gate_bias: bool,
+    has_scale_bias: bool, has_shift_bias: bool, has_scale: bool, spec: QuantSpec, enable_pdl: bool | None,
+    rounding: str, batched: bool, per_matrix: bool, op: Op,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     """The dispatcher of the calls of an op with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
     batch, _, per_matrix = kind_of_batch(spec, batched, False, per_matrix)
+    options: tuple[bool, ...] = (has_gate_bias, has_scale)
+    if op is ADAPTIVE_LAYERNORM_QUANTIZE:
+        options = _of_branch(adds, has_gate, has_scale_bias, has_shift_bias, has_gate_bias, has_scale)
     dispatcher = rounded_dispatcher(op, enable_pdl, rounding, spec, batch, per_matrix, *options)
     others = (
         "residual branch_gate gemma beta modulation_scale modulation_shift gate_bias scale_bias shift_bias "
@@ -123,8 +127,8 @@ def _calls(
 
 _CALLS = Known(
     _calls,
-    "input out out_scale* global_scale* scale* residual branch_gate gemma beta modulation_scale modulation_shift "
-    "gate_bias scale_bias shift_bias branch_scale residual_out eps",
+    "input out out_scale? global_scale* scale* residual? branch_gate? gemma beta modulation_scale modulation_shift "
+    "gate_bias? scale_bias? shift_bias? branch_scale? residual_out eps",
 )
 
 
@@ -169,15 +173,27 @@ def adaptive_layernorm(
         >>> adaptive_layernorm(x, scale, np.ones((1, 2), np.float16), eps=0.0)[0]
         array([[-1.,  2.]], dtype=float16)
     """
-    dispatcher = rounded_dispatcher(
-        ADAPTIVE_LAYERNORM, enable_pdl, "once",
-        *_of_branch(residual, gate, scale_bias, shift_bias, gate_bias, input_scale),
-    )  # fmt: skip
-    made: tuple[Tensor, Tensor | None] = dispatcher.calls[_ADAPTIVE](
+    made: tuple[Tensor, Tensor | None] = _ADAPTIVE.call(
         input, residual, gate, scale, shift, gate_bias, scale_bias, shift_bias, input_scale, out, residual_out, eps,
-        stream,
+        stream, enable_pdl,
     )  # fmt: skip
     return made
+
+
+def _adaptive_calls(
+    adds: bool, has_gate: bool, has_gate_bias: bool, has_scale_bias: bool, has_shift_bias: bool, has_scale: bool,
+    enable_pdl: bool | None,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    """The dispatcher of the calls of `adaptive_layernorm` with such options, and their form."""
+    options = _of_branch(adds, has_gate, has_scale_bias, has_shift_bias, has_gate_bias, has_scale)
+    return rounded_dispatcher(ADAPTIVE_LAYERNORM, enable_pdl, "once", *options), _ADAPTIVE_FORM
+
+
+_ADAPTIVE = Known(
+    _adaptive_calls,
+    "input residual? branch_gate? modulation_scale modulation_shift gate_bias? scale_bias? shift_bias? branch_scale? "
+    "out residual_out eps",
+)
 
 
 def adaptive_layernorm_quantize(
@@ -205,24 +221,17 @@ def adaptive_layernorm_quantize(
         input, out, out_scale, global_scale, quant_scale, residual, gate, None, None, scale, shift, gate_bias,
         scale_bias, shift_bias, input_scale, residual_out, eps, stream, spec, enable_pdl, rounding, batched,
         per_matrix, ADAPTIVE_LAYERNORM_QUANTIZE,
-        *_of_branch(residual, gate, scale_bias, shift_bias, gate_bias, input_scale),
     )  # fmt: skip
     return made
 
 
 def _of_branch(
-    residual: Any, gate: Any, scale_bias: Any, shift_bias: Any, gate_bias: Any, input_scale: Any
+    adds: bool, has_gate: bool, has_scale_bias: bool, has_shift_bias: bool, has_gate_bias: bool, has_scale: bool
 ) -> tuple[bool, bool, bool, bool, bool]:
     """The options that say which tensors are given; ValueError if one is missing its counterpart."""
-    if (scale_bias is None) != (shift_bias is None):
-        name, other = ("scale_bias", "shift_bias") if shift_bias is None else ("shift_bias", "scale_bias")
+    if has_scale_bias != has_shift_bias:
+        name, other = ("scale_bias", "shift_bias") if has_scale_bias else ("shift_bias", "scale_bias")
         raise ValueError(f"{name}: is given, but {other} is None; pass both or neither")
-    if gate is None and gate_bias is not None:
+    if has_gate_bias and not has_gate:
         raise ValueError("gate_bias: is given, but gate is None; pass both, or no gate_bias")
-    return (
-        residual is not None,
-        gate is not None,
-        scale_bias is not None,
-        gate_bias is not None,
-        input_scale is not None,
-    )
+    return adds, has_gate, has_scale_bias, has_gate_bias, has_scale

@@ -134,7 +134,7 @@ def _calls(
 
 _CALLS = Known(
     _calls,
-    "input residual weight y_fp4 block_scale block_scale_unswizzled* global_scale* residual_out y_out* eps",
+    "input residual weight y_fp4 block_scale block_scale_unswizzled? global_scale? residual_out y_out? eps",
 )
 
 

@@ -123,7 +123,7 @@ def _calls_of_rows(
     return dispatcher, Form("input residual weight scale_ub residual_out eps", "({out}, {row_scale})")
 
 
-_OF_ROWS = Known(_calls_of_rows, "input residual* weight scale_ub* residual_out eps")
+_OF_ROWS = Known(_calls_of_rows, "input residual? weight scale_ub? residual_out eps")
 
 
 def rms_norm_per_block_quant(

@@ -88,7 +88,7 @@ def _norm_calls(
     return rounded_dispatcher(RMSNORM_GATED, enable_pdl, rounding, *options), _FORM
 
 
-_NORM_CALLS = Known(_norm_calls, "input gate weight* bias* out eps")
+_NORM_CALLS = Known(_norm_calls, "input gate weight? bias? out eps")
 
 
 def rmsnorm_gated_quantize(
@@ -181,7 +181,7 @@ def _calls(
     return dispatcher, encoding_form(spec, dispatcher, others, gives_scale=gives_scale)
 
 
-_CALLS = Known(_calls, "input out out_scale* global_scale* scale* scale_ub* gate weight* bias* eps")
+_CALLS = Known(_calls, "input out out_scale? global_scale* scale* scale_ub? gate weight? bias? eps")
 
 
 def _is_of_groups(spec: QuantSpec) -> bool:

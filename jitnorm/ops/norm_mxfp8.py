@@ -118,4 +118,4 @@ def _calls(
     return dispatcher, _BOTH_LAYOUTS if both else _ONE_LAYOUT
 
 
-_CALLS = Known(_calls, "input residual weight y_fp8 block_scale block_scale_unswizzled* residual_out y_out* eps")
+_CALLS = Known(_calls, "input residual weight y_fp8 block_scale block_scale_unswizzled? residual_out y_out? eps")

@@ -63,11 +63,18 @@ def sandwich_rmsnorm(
         >>> sandwich_rmsnorm(x, r, ones, ones, eps=0.0)
         (array([[0.8486, 1.132 ]], dtype=float16), array([[3., 4.]], dtype=float16))
     """
-    dispatcher = rounded_dispatcher(SANDWICH_RMSNORM, enable_pdl, rounding, unit_bias)
-    made: tuple[Tensor, Tensor] = dispatcher.calls[_FORM](
-        input, residual, input_weight, weight, out, residual_out, eps, stream
+    made: tuple[Tensor, Tensor] = _NORM_CALLS.call(
+        input, residual, input_weight, weight, out, residual_out, eps, stream, enable_pdl, rounding, unit_bias
     )
     return made
+
+
+def _norm_calls(enable_pdl: bool | None, rounding: str, unit_bias: bool) -> tuple[Dispatcher, Form]:
+    """The dispatcher of the calls of `sandwich_rmsnorm` with such options, and their form."""
+    return rounded_dispatcher(SANDWICH_RMSNORM, enable_pdl, rounding, unit_bias), _FORM
+
+
+_NORM_CALLS = Known(_norm_calls, "input residual input_weight weight out residual_out eps")
 
 
 def sandwich_norm_quantize(
@@ -138,4 +145,4 @@ def _calls(
     return dispatcher, encoding_form(spec, dispatcher, "scale_ub residual input_weight weight eps", beside=beside)
 
 
-_CALLS = Known(_calls, "input out out_scale global_scale* scale* scale_ub* residual input_weight weight eps")
+_CALLS = Known(_calls, "input out out_scale global_scale* scale* scale_ub? residual input_weight weight eps")

@@ -77,7 +77,7 @@ def _form(spec: QuantSpec, gives_scale: bool, others: str) -> Form:
     return Form(f"input {written} {others}", f"({{{written.partition(' ')[0]}}}, {{{scale}}})")
 
 
-_PLAIN = Known(_plain, "input out out_scale* scale* scale_ub* global_scale*")
-_NORMS = Known(_norm, "input out out_scale* weight* scale_ub* residual* residual_out eps")
-_GATED = Known(_gated, "input out out_scale* scale* scale_ub* global_scale*")
+_PLAIN = Known(_plain, "input out out_scale? scale* scale_ub? global_scale*")
+_NORMS = Known(_norm, "input out out_scale? weight? scale_ub? residual? residual_out eps")
+_GATED = Known(_gated, "input out out_scale? scale* scale_ub? global_scale*")
 replace_in_graphs((quantize_pair, norm_quantize_pair, silu_and_mul_quantize_pair))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.four_over_six import recipe_of
+from jitnorm.catalogue.op import Op
 from jitnorm.catalogue.quantizers import FP4_QUANTIZE, MXFP4_QUANTIZE, NVFP4_QUANTIZE
 from jitnorm.catalogue.sf_layout import SfLayout
-from jitnorm.dispatch import dispatcher_of
+from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.numerics import round_up
-from jitnorm.ops.forms import Form
+from jitnorm.ops.forms import Form, Known
 from jitnorm.ops.layout import shuffle_matrix_a, shuffle_matrix_sf_a
 
 _SHUFFLE_TILE = 128  # FlashInfer's epilogue_tile_m for do_shuffle
@@ -70,11 +71,10 @@ def fp4_quantize(
         >>> codes.shape, scales.shape, scales[0].tolist()
         ((2, 32), (128, 4), [125, 125, 0, 0])
     """
-    dispatcher = dispatcher_of(
-        FP4_QUANTIZE, enable_pdl, sf_vec_size, sf_use_ue8m0, is_sf_swizzled_layout, is_sf_8x4_layout,
-        is_global_scale_inversed, backend, recipe_of(nvfp4_4over6), global_scale is not None,
+    made: tuple[Any, Any] = _CALLS.call(
+        input, global_scale, stream, FP4_QUANTIZE, enable_pdl, sf_vec_size, sf_use_ue8m0, is_sf_swizzled_layout,
+        is_sf_8x4_layout, is_global_scale_inversed, backend, recipe_of(nvfp4_4over6), global_scale is not None,
     )  # fmt: skip
-    made: tuple[Any, Any] = dispatcher.calls[_FORM](input, global_scale, stream)
     return made
 
 
@@ -139,10 +139,10 @@ def nvfp4_quantize(
     else:
         global_scale, given, e4m3_max = "none" if a_global_sf is None else "given", a_global_sf, None
     options = (sfLayout, do_shuffle, sf_vec_size, backend, global_scale, recipe, e4m3_max)
-    dispatcher = dispatcher_of(NVFP4_QUANTIZE, enable_pdl, *options)
     if do_shuffle:
+        dispatcher_of(NVFP4_QUANTIZE, enable_pdl, *options)  # its errors come first
         _check_shuffle(a)
-    made: tuple[Any, ...] = dispatcher.calls[_WITH_ROW_SCALES if per_token_activation else _FORM](a, given, stream)
+    made: tuple[Any, ...] = _CALLS.call(a, given, stream, NVFP4_QUANTIZE, enable_pdl, *options)
     return _shuffled(*made, stream=stream) if do_shuffle else made
 
 
@@ -177,9 +177,17 @@ def mxfp4_quantize(
         >>> codes.shape, scales.shape
         ((2, 32), (128, 4))
     """
-    dispatcher = dispatcher_of(MXFP4_QUANTIZE, enable_pdl, backend, sfLayout)
-    made: tuple[Any, Any] = dispatcher.calls[_FORM](a, None, stream)
+    made: tuple[Any, Any] = _CALLS.call(a, None, stream, MXFP4_QUANTIZE, enable_pdl, backend, sfLayout)
     return made
+
+
+def _calls(op: Op, *options: Any) -> tuple[Dispatcher, Form]:
+    """The dispatcher of an op's calls with such options, and their form."""
+    dispatcher = dispatcher_of(op, *options)
+    return dispatcher, _WITH_ROW_SCALES if "row_scale" in dispatcher.names else _FORM
+
+
+_CALLS = Known(_calls, "input global_scale")
 
 
 def _check_shuffle(a: Any) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.quantizers import MXFP8_QUANTIZE
-from jitnorm.dispatch import dispatcher_of
-from jitnorm.ops.forms import Form
+from jitnorm.dispatch import Dispatcher, dispatcher_of
+from jitnorm.ops.forms import Form, Known
 
 _FORM = Form("input", "({out}, {block_scale})")
 
@@ -50,6 +50,14 @@ def mxfp8_quantize(
         >>> codes.shape, scales.tolist()
         ((2, 128), [119, 119, 119, 0, 119, 119, 119, 0])
     """
-    options = (is_sf_swizzled_layout, alignment, backend, sf_swizzle_layout)
-    made: tuple[Any, Any] = dispatcher_of(MXFP8_QUANTIZE, enable_pdl, *options).calls[_FORM](input, stream)
+    options = (enable_pdl, is_sf_swizzled_layout, alignment, backend, sf_swizzle_layout)
+    made: tuple[Any, Any] = _CALLS.call(input, stream, *options)
     return made
+
+
+def _calls(*options: Any) -> tuple[Dispatcher, Form]:
+    """The dispatcher of calls with such options, and their form."""
+    return dispatcher_of(MXFP8_QUANTIZE, *options), _FORM
+
+
+_CALLS = Known(_calls, "input")

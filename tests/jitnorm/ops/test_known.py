@@ -1,0 +1,73 @@
+"""Calls are found by their options: by identity, with no option taken for another."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+import torch
+from jitnorm.kernels.quant_spec import QuantSpec
+
+import jitnorm
+from jitnorm.ops.general import _QUANTIZE_CALLS
+from jitnorm.quantized import QuantizedTensor
+
+X = torch.randn(2, 64, dtype=torch.bfloat16)
+SPECS = ("e4m3/row/f32", "int8/row/f32", "e2m1/16/e4m3", "e2m1/16/e4m3/linear+128x4")
+
+
+def test_specs_created_for_each_call_do_not_take_each_others_place() -> None:
+    """More than the table holds, so that it is emptied and memory of specs used again."""
+    wanted = [jitnorm.quantize(X, spec=QuantSpec.parse(text)) for text in SPECS[:2]]
+    for i in range(1500):
+        assert jitnorm.quantize(X, spec=QuantSpec.parse(SPECS[i % 2])).data.dtype is wanted[i % 2].data.dtype
+    for text, q in zip(SPECS, wanted, strict=False):
+        assert jitnorm.quantize(X, spec=QuantSpec.parse(text)) == q
+
+
+def test_options_created_for_each_call_add_no_functions() -> None:
+    def call() -> QuantizedTensor:
+        return jitnorm.quantize(X, spec=QuantSpec.parse(SPECS[0]), rounding="".join(("on", "ce")))
+
+    call(), call()
+    calls, *_ = _QUANTIZE_CALLS._found(X, *[None] * 8, QuantSpec.parse(SPECS[0]), None, "once", False, False, None)
+    before = len(calls)
+    for _ in range(5):
+        call()
+    assert len(calls) == before
+
+
+def test_a_text_and_a_tensor_in_one_place_are_different_calls() -> None:
+    spec, scale = jitnorm.FP8_TENSOR, torch.full((1,), 0.5)
+    for _ in range(3):
+        assert jitnorm.quantize(X, spec=spec, scale="tensor").amax is not None
+        assert jitnorm.quantize(X, spec=spec, scale=scale).scale is scale
+        with pytest.raises(ValueError, match="scale: is 'row'"):
+            jitnorm.quantize(X, spec=spec, scale="row")
+        with pytest.raises(TypeError, match="mask: is"):
+            jitnorm.quantize(X[None], spec=spec, scale=scale, batched=True, mask="row")
+
+
+def test_options_that_equal_others_are_refused_after_them() -> None:
+    for _ in range(2):
+        jitnorm.quantize(X, spec=jitnorm.MXFP8, batched=False)
+        with pytest.raises(ValueError, match="batched: is 0"):
+            jitnorm.quantize(X, spec=jitnorm.MXFP8, batched=0)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="unhashable"):
+            jitnorm.quantize(X, spec=jitnorm.MXFP8, rounding=[])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", SPECS)
+@pytest.mark.parametrize("gated", [False, True])
+def test_calls_of_the_launcher_return_what_first_calls_do(text: str, gated: bool) -> None:
+    call = jitnorm.silu_and_mul_quantize if gated else jitnorm.quantize
+    x = torch.randn(2, 3, 128, dtype=torch.bfloat16)
+    spec = QuantSpec.parse(text)
+    first, *others = (call(x, spec=spec) for _ in range(3))
+    for q in others:
+        assert q == first
+        assert set(vars(q)) == {field.name for field in fields(QuantizedTensor)}
+        assert type(q.shape) is tuple
+        assert q.shape == (2, 3, 64 if gated else 128)
+        with pytest.raises(AttributeError, match="cannot assign"):
+            q.batched = True  # type: ignore[misc]
