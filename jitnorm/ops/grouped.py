@@ -150,7 +150,7 @@ _CALLS = Known(_calls, "input out out_scale? global_scale* scale* offsets scale_
 
 
 # The same object for each call, which `Known` finds fast.
-_COUNTS = tuple(range(MAX_EXPERTS + 1))
+_COUNTS: tuple[int, ...] = tuple(range(MAX_EXPERTS + 1))
 
 
 def _experts_of(offsets: Any) -> int:
