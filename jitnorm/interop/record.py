@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Record:
-    """What it consists of.
+    """Parts of such an object.
 
     Attributes:
         kind: its class.

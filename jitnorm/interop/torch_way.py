@@ -71,7 +71,7 @@ def usual_call(
     allocated = [name for name in outputs.names if name not in outputs.updated]
 
     def find_patterns(*leaders: Any) -> tuple[Any, ...] | None:
-        """What outputs are allocated like, as the long way has remembered it."""
+        """Tensors that outputs are allocated like, as the long way has remembered them."""
         likeness = framework.likeness(leaders[0])
         makers = outputs.makers.get((likeness, *(each.shape for each in leaders)) if leaders[1:] else likeness, {})
         found = tuple(getattr(makers.get(name), "pattern", None) for name in allocated)
@@ -97,7 +97,7 @@ def _objects(
     torch: Any, framework: Framework, find_patterns: Callable[..., Any], record: Record | None,
     otherwise: Callable[..., Any] | None,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """What the launcher needs of Python and torch, in the order of kernels/launcher/torch_call.h.
+    """Objects of Python and torch that the launcher needs, in the order of kernels/launcher/torch_call.h.
 
     Each check of torch's state takes 30 to 60 ns, its public equivalent several times that.
     """

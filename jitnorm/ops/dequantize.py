@@ -77,7 +77,7 @@ def _calls(
     has_global: bool, has_row: bool, has_tensor: bool, quant: QuantSpec, enable_pdl: bool | None, dtype: str,
     axis: int, batched: bool, per_matrix: bool,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
-    """What decodes such quantized tensors; ValueError if one of their tensors has no use."""
+    """The dispatcher that decodes such quantized tensors, and its form; ValueError if one of them has no use."""
     batch = kind_of_batch(decoded_spec(quant), batched, False, per_matrix)
     options = (decoded_spec(quant), dtype, axis, has_tensor_scale(quant), batch)
     dispatcher = dispatcher_of(DEQUANTIZE, enable_pdl, *options)

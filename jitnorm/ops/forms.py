@@ -63,7 +63,7 @@ class Known:
         return self.call(*given)
 
     def _found(self, *given: Any) -> tuple[Any, ...]:
-        """What kernels/launcher/known.h takes."""
+        """The table of a call's function, its key and what must be kept, as kernels/launcher/known.h takes them."""
         texts = [given[place] for place in self._kinds if type(given[place]) is str]
         kinds = [
             kind_of(given[place]) if mark == "*" else given[place] is not None for place, mark in self._kinds.items()

@@ -158,7 +158,8 @@ def _experts_of(offsets: Any) -> int:
     shape = tuple(offsets.shape)
     if len(shape) != 1 or not 1 < shape[0] <= MAX_EXPERTS + 1:
         raise ValueError(f"offsets: shape is {shape}, expected (E + 1,) for 1 to {MAX_EXPERTS} experts")
-    return _COUNTS[shape[0] - 1]
+    experts: int = _COUNTS[shape[0] - 1]
+    return experts
 
 
 def _check_scale_offsets(spec: QuantSpec, has_offsets: bool) -> None:
