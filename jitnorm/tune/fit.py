@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 # Samples of about this ratio of lengths, as a logarithm, count.
 _NEAR = 0.25
-# What half a sample more would cost, so that a form with few of them is not preferred, and the largest cost that counts.
+# What half a sample more would cost, so that a form with few of them is not preferred; the largest cost that counts.
 _UNKNOWN, _PRIOR, _MOST = 0.2, 0.5, 0.5
 # Another form for the next length must gain this much.
 _LEAST_GAIN = 0.002
