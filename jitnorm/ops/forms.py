@@ -58,8 +58,8 @@ class Known:
 
     def _first(self, *given: Any) -> Any:
         self._found(*given)  # its errors come before the launcher is loaded
-        self._objects = (None, str, self._found)
-        self.call = object_at(launcher().make_known(self._passed, list(self._kinds), id(self._objects)))
+        objects = (None, str, self._found)  # the launcher keeps them; other threads may be here, too
+        self.call = object_at(launcher().make_known(self._passed, list(self._kinds), id(objects)))
         return self.call(*given)
 
     def _found(self, *given: Any) -> tuple[Any, ...]:

@@ -15,7 +15,8 @@ from jitnorm.kernels.schedule import row_schedule, why_unfit
 from jitnorm.kernels.short_rows import packed_schedule, packings
 from jitnorm.kernels.target import Target
 
-from jitnorm.tuning import forms_of, schedule_for
+from jitnorm.fitted_forms import form_key
+from jitnorm.tuning import schedule_for, tuning_key
 
 HOPPER = Target("sm_90a")
 NVFP4 = KernelConfig.parse("rmsnorm:hidden_size=384,quant=e2m1/16/e4m3,many_rows=true")
@@ -72,10 +73,13 @@ def test_fewer_rows_do_not_share_warps_so() -> None:
 
 
 def test_rows_that_share_warps_come_before_forms() -> None:
-    forms = forms_of("sm_90a", "shipped")
-    assert schedule_for(replace(NVFP4, hidden_size=768), HOPPER, "many", {}, forms) == ""
-    assert schedule_for(replace(NVFP4, hidden_size=1024), HOPPER, "many", {}, forms) != ""
-    assert schedule_for(replace(NVFP4, hidden_size=768, many_rows=False), HOPPER, "usual", {}, forms) != ""
+    forms = {(str(form_key(tuning_key(NVFP4))), each): "2:1w" for each in ("usual", "many")}
+
+    def schedule_at(size: int, row_class: str) -> str:
+        config = replace(NVFP4, hidden_size=size, many_rows=row_class == "many")
+        return schedule_for(config, HOPPER, row_class, {}, forms)
+
+    assert [schedule_at(768, "many"), schedule_at(1024, "many"), schedule_at(768, "usual")] == ["", "2x1w", "2x1w"]
 
 
 def test_threads_find_the_reciprocals_of_columns_for_several_rows() -> None:

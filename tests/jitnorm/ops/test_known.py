@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from typing import Any
 
 import pytest
 import torch
 from jitnorm.kernels.quant_spec import QuantSpec
 
 import jitnorm
+from jitnorm.ops import forms
 from jitnorm.ops.general import _QUANTIZE_CALLS
 from jitnorm.quantized import QuantizedTensor
 
@@ -71,3 +75,19 @@ def test_calls_of_the_launcher_return_what_first_calls_do(text: str, gated: bool
         assert q.shape == (2, 3, 64 if gated else 128)
         with pytest.raises(AttributeError, match="cannot assign"):
             q.batched = True  # type: ignore[misc]
+
+
+def test_threads_may_make_their_first_calls_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = forms.launcher()
+
+    class Slow:
+        def make_known(self, *arguments: Any) -> int:
+            time.sleep(0.02)  # meanwhile, other threads make the same
+            return real.make_known(*arguments)
+
+    monkeypatch.setattr(forms, "launcher", Slow)
+    _QUANTIZE_CALLS.clear()
+    wanted = X.shape
+    with ThreadPoolExecutor(8) as threads:
+        found = threads.map(lambda _: jitnorm.quantize(X, spec=jitnorm.FP8_TOKEN).data.shape, range(16))
+        assert set(found) == {wanted}
