@@ -167,8 +167,8 @@ def schedule_for(
 ) -> str:
     """The schedule for a kernel, as text; empty for the rules' schedule.
 
-    It is that of a table. Without an entry there, the form applies that was fitted to measurements; without that, a
-    rule for few rows.
+    It is that of a table. Without an entry there, many short rows have the rules' if they share warps by it, others the
+    form that was fitted to measurements; without that, a rule for few rows.
 
     Args:
         config: the configuration of a call's kernel.

@@ -69,14 +69,19 @@ def _of(name: str, op_name: str, *, only_large: bool = False, **choices: Any) ->
     def make(new: Tensors, m: int, h: int) -> Call:
         rows = m // matrices
         call = call_of(op, {**choices, "hidden_size": h}, new.of, rows, matrices=MATRICES, outputs=True)
-        if "sqrsum" in call.keywords:
-            call.keywords["sqrsum"].square_()  # NaN, of the root of a negative sum, takes the slow path of divisions
+        make_sums_positive(call.keywords)
         return call
 
     config = config_of(*chosen_of(op, {**choices, "hidden_size": _ANY_SIZE}))
     matrices = MATRICES if config.batched else 1
     multiples = (config.block_size, 1) if config.axis == 0 else (matrices, config.block_size)
     return Measured(name, op_name, choices, _bytes_per_element(op_name, choices), make, multiples, only_large)
+
+
+def make_sums_positive(named: Mapping[str, Any]) -> None:
+    """Square the sums of squares among tensors: NaN, the root of a negative one, takes the slow path of divisions."""
+    if "sqrsum" in named:
+        named["sqrsum"].square_()
 
 
 def _bytes_per_element(op_name: str, choices: dict[str, Any]) -> float:

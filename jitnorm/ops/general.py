@@ -312,17 +312,15 @@ def quantized(
     spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], batched: bool = False, axis: int = -1
 ) -> QuantizedTensor:
     """Combine a call's tensors, by name, into one QuantizedTensor."""
+    data = made["y_fp4" if spec.element == "e2m1" else "out"]
     attributes = {
-        **dict.fromkeys(TENSORS), **{name: made.get(name) for name in ("row_scale", "tensor_scale", "amax")},
-        "data": made["y_fp4" if spec.element == "e2m1" else "out"], "spec": spec, "shape": shape, "batched": batched,
-        "axis": axis,
+        **dict.fromkeys(TENSORS), "data": data, "amax": made.get("amax"), "spec": spec, "shape": shape,
+        "batched": batched, "axis": axis,
     }  # fmt: skip
     if spec.has_blocks:
-        others = {"global_scale": "global_scale", "scale_unswizzled": "block_scale_unswizzled"}
-        attributes.update(scale=made["block_scale"], **{each: made.get(name) for each, name in others.items()})
+        attributes.update({name: made.get(name) for name in ("global_scale", "row_scale", "tensor_scale")})
+        attributes.update(scale=made["block_scale"], scale_unswizzled=made.get("block_scale_unswizzled"))
     else:
-        scales = (made.get("scale"), attributes.pop("row_scale"), attributes.pop("tensor_scale"))
-        attributes.update(
-            scale=next((each for each in scales if each is not None), None), row_scale=None, tensor_scale=None
-        )
+        scales = (made.get(name) for name in ("scale", "row_scale", "tensor_scale"))
+        attributes["scale"] = next((each for each in scales if each is not None), None)
     return assembled(attributes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jitnorm.bench.calls import Call
-from jitnorm.bench.cases import MATRICES, op_named
+from jitnorm.bench.cases import MATRICES, make_sums_positive, op_named
 from jitnorm.bench.tensors import Tensors
 from jitnorm.kernels.arguments import ScalarArgument, TensorArgument
 from jitnorm.kernels.config import KernelConfig
@@ -114,6 +114,7 @@ def _arguments(config: KernelConfig, rows: int, new: Tensors) -> list[Any]:
         elif argument.is_present:
             same = argument.may_be if config.residual else None
             named[argument.name] = named[same] if same else _tensor(argument, config, rows, new)
+    make_sums_positive(named)
     return list(named.values())
 
 
@@ -122,8 +123,6 @@ def _tensor(argument: TensorArgument, config: KernelConfig, rows: int, new: Tens
     rows = ceil_div(rows, matrices)
     leading = (matrices, rows) if config.batched else (rows,)
     found = new.of(sizes_of(argument.shape, leading, rows, matrices), argument.dtypes[-1], argument.is_output)
-    if argument.name == "sqrsum":
-        found.square_()  # a negative sum would be NaN's slow path
     return found.zero_() if argument.is_output else found
 
 
