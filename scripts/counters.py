@@ -64,7 +64,7 @@ def row_text(cell: str, found: dict[str, float]) -> str:
     name, rows, columns = parsed(cell)
     op = op_named(name)
     elements = rows * columns
-    moved = (found["read"] + found["written"]) / (op.bytes_per_element * elements)
+    moved = (found["read"] + found["written"]) / op.bytes_at(rows, columns)
     shares = " | ".join(f"{found[name]:.0f} %" for name in ("DRAM", "issue", "ALU", "FMA", "LSU", "warps"))
     return (
         f"| {name} {rows}x{columns} | {found['us'] / 1e3:.1f} | {moved:.2f} | {shares} | {found['registers']:.0f} "

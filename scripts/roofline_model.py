@@ -97,7 +97,7 @@ def prediction(op: str, rows: int, hidden_size: int, gpu: Gpu, copy: float | Non
     """Predict the time of an op on a GPU; `copy` is the measured time of a copy, if any."""
     elements = rows * hidden_size
     counts = counts_of(op, rows, hidden_size, gpu.target)
-    return predict(counts, elements, copy or copy_time(elements * op_named(op).bytes_per_element, gpu), gpu)
+    return predict(counts, elements, copy or copy_time(op_named(op).bytes_at(rows, hidden_size), gpu), gpu)
 
 
 def tables() -> str:

@@ -23,6 +23,7 @@ Maker = Callable[[Tensors, int, int], Call]
 
 CHAIN = 20  # calls
 MATRICES = 8  # of a batch
+_HEAD_SIZE = 128  # elements
 _ANY_SIZE = 3072
 
 
@@ -35,6 +36,7 @@ class Measured:
         op: its name in the catalogue.
         choices: what its caller chooses, besides the hidden size.
         bytes_per_element: bytes that it reads and writes per element of (M, H).
+        bytes_per_row: bytes that it reads besides, per row.
         make: the call of jitnorm.
         multiples: what M and H must be multiples of.
         only_large: whether it is measured on large tensors only.
@@ -49,6 +51,11 @@ class Measured:
     multiples: Shape = (1, 1)
     only_large: bool = False
     most_rows: int | None = None
+    bytes_per_row: int = 0
+
+    def bytes_at(self, m: int, h: int) -> int:
+        """Bytes that a call of shape (m, h) reads and writes."""
+        return int(self.bytes_per_element * m * h) + self.bytes_per_row * m
 
     def config(self, hidden_size: int) -> KernelConfig:
         """The call-independent part of its kernel's configuration; ValueError if it has none."""
@@ -118,14 +125,14 @@ def chain(enable_pdl: bool | None = None) -> Maker:
 
 def _packed(new: Tensors, m: int, h: int) -> tuple[Any, Any, Any]:
     """Queries, keys and values, views of a packed tensor with heads of 128; a quarter as many for keys."""
-    heads = h // 128
-    return tuple(new.bfloat16(m, heads + 2 * (heads // 4), 128).split([heads, heads // 4, heads // 4], 1))
+    heads = h // _HEAD_SIZE
+    return tuple(new.bfloat16(m, heads + 2 * (heads // 4), _HEAD_SIZE).split([heads, heads // 4, heads // 4], 1))
 
 
 def _heads(new: Tensors, m: int, h: int) -> tuple[Any, Any, Any]:
     """Such queries and keys, and a weight."""
     q, k, _ = _packed(new, m, h)
-    return q, k, new.bfloat16(128)
+    return q, k, new.bfloat16(_HEAD_SIZE)
 
 
 def _qk(new: Tensors, m: int, h: int) -> Call:
@@ -142,56 +149,73 @@ def _q_kv(new: Tensors, m: int, h: int) -> Call:
 
 def _qk_rope(new: Tensors, m: int, h: int) -> Call:
     """The same, with a different position for each token."""
-    (q, k, w), table, positions = _heads(new, m, h), new.bfloat16(m, 128), new.positions(m)
+    (q, k, w), table, positions = _heads(new, m, h), new.bfloat16(m, _HEAD_SIZE), new.positions(m)
     return lambda: jitnorm.qk_rmsnorm_rope(q, k, w, w, table, positions, q_out=q, k_out=k)
 
 
 def _qk_rope_fp8(new: Tensors, m: int, h: int) -> Call:
-    (q, k, w), table, positions = _heads(new, m, h), new.bfloat16(m, 128), new.positions(m)
+    (q, k, w), table, positions = _heads(new, m, h), new.bfloat16(m, _HEAD_SIZE), new.positions(m)
     q_out, k_out, scale = new.fp8(*q.shape), new.fp8(*k.shape), new.one()
     return lambda: jitnorm.qk_rmsnorm_rope_quant(q, k, w, w, table, positions, scale, scale, q_out=q_out, k_out=k_out)
 
 
 def _qk_rope_cache(new: Tensors, m: int, h: int) -> Call:
     """Pages of 16 tokens, each of which has one."""
-    (q, k, v), table, positions, w = _packed(new, m, h), new.bfloat16(m, 128), new.positions(m), new.bfloat16(128)
-    keys, values = (new.empty(m // 16 + 1, 16, h // 512, 128) for _ in range(2))
+    (q, k, v), table, positions, w = (
+        _packed(new, m, h),
+        new.bfloat16(m, _HEAD_SIZE),
+        new.positions(m),
+        new.bfloat16(_HEAD_SIZE),
+    )
+    keys, values = (new.empty(m // 16 + 1, 16, h // 512, _HEAD_SIZE) for _ in range(2))
     return lambda: jitnorm.qk_rmsnorm_rope_cache(q, k, v, w, w, table, positions, positions, keys, values, q_out=q)
 
 
 def _qk_rope_cache_fp8(new: Tensors, m: int, h: int) -> Call:
-    (q, k, v), table, positions, w = _packed(new, m, h), new.bfloat16(m, 128), new.positions(m), new.bfloat16(128)
-    keys, values = (new.fp8(m // 16 + 1, 16, h // 512, 128) for _ in range(2))
+    (q, k, v), table, positions, w = (
+        _packed(new, m, h),
+        new.bfloat16(m, _HEAD_SIZE),
+        new.positions(m),
+        new.bfloat16(_HEAD_SIZE),
+    )
+    keys, values = (new.fp8(m // 16 + 1, 16, h // 512, _HEAD_SIZE) for _ in range(2))
     call, one = (q, k, v, w, w, table, positions, positions, keys, values), new.one()
     return lambda: jitnorm.qk_rmsnorm_rope_cache_quant(*call, one, one, q_out=q)
 
 
 def _rope(new: Tensors, m: int, h: int) -> Call:
     """In place in a packed tensor."""
-    (q, k, _), table, positions = _packed(new, m, h), new.bfloat16(m, 128), new.positions(m)
+    (q, k, _), table, positions = _packed(new, m, h), new.bfloat16(m, _HEAD_SIZE), new.positions(m)
     return lambda: jitnorm.rope(q, k, table, positions, q_out=q, k_out=k)
 
 
 def _rope_fp8(new: Tensors, m: int, h: int) -> Call:
-    (q, k, _), table, positions = _packed(new, m, h), new.bfloat16(m, 128), new.positions(m)
+    (q, k, _), table, positions = _packed(new, m, h), new.bfloat16(m, _HEAD_SIZE), new.positions(m)
     q_out, k_out, scale = new.fp8(*q.shape), new.fp8(*k.shape), new.one()
     return lambda: jitnorm.rope_quant(q, k, table, positions, scale, scale, q_out=q_out, k_out=k_out)
 
 
 def _rope_cache(new: Tensors, m: int, h: int) -> Call:
-    (q, k, v), table, positions = _packed(new, m, h), new.bfloat16(m, 128), new.positions(m)
-    keys, values = (new.empty(m // 16 + 1, 16, h // 512, 128) for _ in range(2))
+    (q, k, v), table, positions = _packed(new, m, h), new.bfloat16(m, _HEAD_SIZE), new.positions(m)
+    keys, values = (new.empty(m // 16 + 1, 16, h // 512, _HEAD_SIZE) for _ in range(2))
     return lambda: jitnorm.rope_cache(q, k, v, table, positions, positions, keys, values, q_out=q)
 
 
 def _rope_cache_fp8(new: Tensors, m: int, h: int) -> Call:
-    (q, k, v), table, positions = _packed(new, m, h), new.bfloat16(m, 128), new.positions(m)
-    keys, values = (new.fp8(m // 16 + 1, 16, h // 512, 128) for _ in range(2))
+    (q, k, v), table, positions = _packed(new, m, h), new.bfloat16(m, _HEAD_SIZE), new.positions(m)
+    keys, values = (new.fp8(m // 16 + 1, 16, h // 512, _HEAD_SIZE) for _ in range(2))
     call, one = (q, k, v, table, positions, positions, keys, values), new.one()
     return lambda: jitnorm.rope_cache_quant(*call, one, one, q_out=q)
 
 
 _RMSNORM = _of("rmsnorm", "rmsnorm")
+
+
+def _of_heads(name: str, op: str, bytes_per_element: float, make: Maker, places: int = 1) -> Measured:
+    """Rotated heads: a token's angles are those of all of them, and each of its places is an int64."""
+    return Measured(name, op, {}, bytes_per_element, make, (1, 512), bytes_per_row=2 * _HEAD_SIZE + 8 * places)
+
+
 _ADD_NVFP4 = _of("add nvfp4", "add_rmsnorm_fp4quant")
 OPS = (
     _RMSNORM,
@@ -200,18 +224,15 @@ OPS = (
     _of("add gemma", "gemma_fused_add_rmsnorm"),
     # A quarter of the heads are keys.
     Measured("qk_rmsnorm", "qk_rmsnorm", {}, 1.25 * _RMSNORM.bytes_per_element, _qk, (1, 512)),
-    # The angles of a token are those of all its heads.
-    Measured("qk_rmsnorm_rope", "qk_rmsnorm_rope", {}, 1.25 * 4, _qk_rope, (1, 512)),
-    Measured("qk_rmsnorm_rope fp8", "qk_rmsnorm_rope_quant", {}, 1.25 * 3, _qk_rope_fp8, (1, 512)),
+    _of_heads("qk_rmsnorm_rope", "qk_rmsnorm_rope", 1.25 * 4, _qk_rope),
+    _of_heads("qk_rmsnorm_rope fp8", "qk_rmsnorm_rope_quant", 1.25 * 3, _qk_rope_fp8),
     # Another quarter are values.
-    Measured("qk_rmsnorm_rope cache", "qk_rmsnorm_rope_cache", {}, 1.5 * 4, _qk_rope_cache, (1, 512)),
-    Measured(
-        "qk_rmsnorm_rope cache fp8", "qk_rmsnorm_rope_cache_quant", {}, 4 + 0.5 * 3, _qk_rope_cache_fp8, (1, 512)
-    ),
-    Measured("rope", "rope", {}, 1.25 * 4, _rope, (1, 512)),
-    Measured("rope fp8", "rope_quant", {}, 1.25 * 3, _rope_fp8, (1, 512)),
-    Measured("rope cache", "rope_cache", {}, 1.5 * 4, _rope_cache, (1, 512)),
-    Measured("rope cache fp8", "rope_cache_quant", {}, 4 + 0.5 * 3, _rope_cache_fp8, (1, 512)),
+    _of_heads("qk_rmsnorm_rope cache", "qk_rmsnorm_rope_cache", 1.5 * 4, _qk_rope_cache, 2),
+    _of_heads("qk_rmsnorm_rope cache fp8", "qk_rmsnorm_rope_cache_quant", 4 + 0.5 * 3, _qk_rope_cache_fp8, 2),
+    _of_heads("rope", "rope", 1.25 * 4, _rope),
+    _of_heads("rope fp8", "rope_quant", 1.25 * 3, _rope_fp8),
+    _of_heads("rope cache", "rope_cache", 1.5 * 4, _rope_cache, 2),
+    _of_heads("rope cache fp8", "rope_cache_quant", 4 + 0.5 * 3, _rope_cache_fp8, 2),
     _of("rmsnorm fp8", "rmsnorm_quant"),
     _of("add fp8", "fused_add_rmsnorm_quant"),
     _of("fp8 token", "norm_quantize", quant="fp8_token"),

@@ -40,7 +40,7 @@ def measure(
     new = Tensors(device)
     for m, h in shapes:
         at = f"{op.name} at {shape_text((m, h))}"
-        op_bytes = int(op.bytes_per_element * m * h)
+        op_bytes = op.bytes_at(m, h)
         if leave_out and _MEMORY * op_bytes > memory(device):
             leave_out(f"{at}: takes {_MEMORY * op_bytes / 1e9:.0f} GB")
             continue

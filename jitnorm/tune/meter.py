@@ -62,7 +62,7 @@ class DeviceMeter:
         op = op_named(case.op)
         self._runs = []
         for rows in case.rows:
-            op_bytes = int(op.bytes_per_element * rows * case.config.hidden_size)
+            op_bytes = op.bytes_at(rows, case.config.hidden_size)
             sets = [_arguments(case.config, rows, Tensors(device)) for _ in range(buffer_count(op_bytes))]
             self._runs.append(Run(rows, op_bytes, sets))
 

@@ -8,7 +8,7 @@ import pytest
 
 from jitnorm.bench import peers, timing
 from jitnorm.bench.calls import Call
-from jitnorm.bench.cases import OPS, Measured, ops_named
+from jitnorm.bench.cases import OPS, Measured, op_named, ops_named
 from jitnorm.bench.measure import _copy_time, measure
 from jitnorm.bench.shapes import NAMED, Shapes
 from jitnorm.bench.tensors import Tensors
@@ -35,6 +35,12 @@ def test_shapes_that_an_op_does_not_take_are_left_out(op: Measured) -> None:
 def test_the_bytes_of_an_element_are_those_of_the_tensors_that_grow_with_both_extents(name: str, count: float) -> None:
     (op,) = ops_named([name])[:1]
     assert op.bytes_per_element == pytest.approx(count, rel=0.01)
+
+
+def test_a_row_of_heads_reads_the_angles_of_its_token_and_its_places_once() -> None:
+    for name, places in (("rope", 1), ("qk_rmsnorm_rope cache fp8", 2)):
+        op = op_named(name)
+        assert op.bytes_at(3, 512) - op.bytes_at(2, 512) == 512 * op.bytes_per_element + 2 * 128 + 8 * places
 
 
 def test_ops_on_large_tensors_only_have_shapes_of_their_own() -> None:
