@@ -28,7 +28,6 @@ from .backward import (
 )
 from .config import KernelConfig
 from .dtypes import BYTE, DTYPES
-from .few_rows import late_blocks
 from .interface import tensor_arguments
 from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, STREAM_COLUMNS, item_threads
 from .numerics import AMAX_PARTS, CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
@@ -363,7 +362,7 @@ def _schedule_constants(config: KernelConfig, target: Target) -> Iterator[Consta
     yield _int("kRowsAtOnce", schedule.rows_at_once)
     yield _int("kBlocksPerRow", schedule.blocks_per_row)
     yield _int("kThreads", schedule.threads)
-    yield _int("kLateBlocks", late_blocks(config, schedule))
+    yield _int("kLateBlocks", schedule.late_blocks)
     yield _bool("kInClusters", schedule.blocks_per_row > 1 and not has_separate_parts(config))
     yield _bool("kHoldsRow", schedule.holds_row)
     yield _bool("kStaysShared", schedule.stays_shared)

@@ -41,8 +41,8 @@ _MOST_CHUNKS = 3
 # With fewer registers, the activations of a second chunk wait for the first: SwiGLU to FP8 by token of 51 x 8704 takes
 # 3.20 us with 9x2o3, 3.04 with 9x2o2.
 GATED_THREADS = {1: 1024, 2: 512, 3: 512}
-# Groups of the longest rows whose blocks signal dependents late, in general and to FP4, and up to how many blocks do.
-_LATE_GROUPS, _LATE_GROUPS_OF_FP4, _LATE_BLOCKS = 11, 8, 64
+# Groups of the longest rows whose blocks signal dependents late, in general and to FP4.
+_LATE_GROUPS, _LATE_GROUPS_OF_FP4 = 11, 8
 
 
 def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> str:
@@ -75,25 +75,6 @@ def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> s
         elif config.gate_columns and row_class == "few":
             schedule = _of_gates(config)
     return "" if schedule is None or why_unfit(config, target, schedule) else str(schedule)
-
-
-def late_blocks(config: KernelConfig, schedule: RowSchedule) -> int:
-    """Up to how many blocks signal dependents only once their rows' statistics are known; 0 if any signal at once.
-
-    A dependent begins 0.5 us after the signal. If it finds that the previous kernel is about to complete, it waits up
-    to 0.4 us longer than if that had completed, so kernels of less than 0.7 us signal late: on an H100, RMSNorm to FP8
-    groups of 1 x 4096 takes 1.12 us, not 1.40, of 64 x 4096 1.29, not 1.40. Longer ones would lose up to 20 %: layer
-    normalization, NVFP4 of 9 groups, and by row; those with a residual gain nothing.
-
-    Example:
-        >>> late_blocks(KernelConfig("rmsnorm", 4096), RowSchedule.parse("8x1wuql"))
-        64
-    """
-    is_fp4 = config.quant is not None and config.quant.element == "e2m1"
-    is_long = groups_of(config) > (_LATE_GROUPS_OF_FP4 if is_fp4 else _LATE_GROUPS)
-    is_plain = config.op == "rmsnorm" and config.combine == "input" and not config.finish
-    is_hurried = schedule.favours_latency and schedule.blocks_per_row == 1
-    return _LATE_BLOCKS if is_plain and is_hurried and not (is_long or (is_fp4 and config.needs_row_amax)) else 0
 
 
 def _of_parts(config: KernelConfig, row_class: str) -> RowSchedule | None:
@@ -178,7 +159,7 @@ def _shortest(config: KernelConfig, chunks: int, is_fast: bool = False) -> RowSc
     is_active = config.activation != "" and chunks == 1
     # The blocks of a sum with a residual, encoded early, take the place of what latency gains.
     is_plain = config.op == "rmsnorm" and config.combine in ("input", "add") and not config.activation
-    is_hurried = is_plain and not may_store_sum_late(config) and 4 < groups <= MAX_WARPS
+    is_hurried = is_fast and is_plain and not may_store_sum_late(config) and 4 < groups <= MAX_WARPS
     return RowSchedule(
         warps,
         ceil_div(groups, warps),
@@ -186,6 +167,17 @@ def _shortest(config: KernelConfig, chunks: int, is_fast: bool = False) -> RowSc
         stores_sum_early=may_store_sum_late(config),
         keeps_unpacked=held_bytes(config) == 2 and chunks <= PREFERRED_CHUNKS and not is_active,
         takes_fast_path=is_fast and not is_active,
-        favours_latency=is_fast and is_hurried,
+        favours_latency=is_hurried,
+        signals_late=is_hurried and _gains_by_late_signals(config),
         resident_blocks=residents(config, warps, chunks) if is_active else 0,
     )
+
+
+def _gains_by_late_signals(config: KernelConfig) -> bool:
+    """Whether a kernel for few rows is so short that dependents should be signalled late; see `late_blocks`.
+
+    Longer ones would lose up to 20 %: NVFP4 of 9 groups, and by row; those with a residual gain nothing.
+    """
+    is_fp4 = config.quant is not None and config.quant.element == "e2m1"
+    is_long = groups_of(config) > (_LATE_GROUPS_OF_FP4 if is_fp4 else _LATE_GROUPS)
+    return not (is_long or config.residual or (is_fp4 and config.needs_row_amax))

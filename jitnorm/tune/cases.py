@@ -31,7 +31,7 @@ OPS = (
 )  # fmt: skip
 # Row counts that cover each class.
 _FEW = (1, 16, 64, FEW_ROWS)
-_SOME = (2 * FEW_ROWS, 512, 1024)
+_SOME = (192, 384, 1024)
 _USUAL = (1792, 3072, 6144)
 _MANY_ELEMENTS = (MANY_ELEMENTS >> 1, MANY_ELEMENTS << 1)
 

@@ -21,7 +21,7 @@ JITNORM_INLINE void compute_places(const RowSource& source, int index) {
 constexpr bool kFetchesEarly =
     kHasPdl && kTakesFastPath && kNormalizes && (kCombine == Combine::kInput || kCombine == Combine::kAdd);
 
-// Whether dependents are signalled when the statistic is known, not before; see late_blocks in kernels/few_rows.py.
+// Whether dependents are signalled when the statistic is known, not before; see late_blocks in kernels/row_schedule.py.
 JITNORM_INLINE bool signals_late() { return kLateBlocks > 0 && gridDim.x <= kLateBlocks; }
 
 // What all rows share is fetched by the first: by each, 128 rows of add + FP8 by token of 7168 columns took 3.63 us,

@@ -388,7 +388,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
 #else
   const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
 #endif
-  if constexpr (!kFavoursLatency) launch_dependents();
+  if (!kFavoursLatency && !signals_late()) launch_dependents();
   begin_sharing();
   find_statistics(a, of, warp, lane, [] {});
   finish_rows(a, of, call, thread, warp, lane, [](int) {});

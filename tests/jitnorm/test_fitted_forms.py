@@ -59,7 +59,7 @@ def test_rows_that_are_longer_or_shorter_than_those_of_any_sample_have_no_form(s
 
 
 def test_few_rows_have_their_form_before_a_rule_of_their_own(shipped: Path) -> None:
-    assert called(5376, "few") == "11x1wuql"
+    assert called(5376, "few") == "11x1wuqld"
     write(shipped, "2:2w 30:rules", "few")
     assert [called(5376, "few"), called(16128, "few")] == ["6x2w", ""]
 

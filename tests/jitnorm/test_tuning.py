@@ -93,7 +93,7 @@ def test_what_no_table_lists_is_left_to_the_rules() -> None:
 
 
 def test_without_tables_only_few_rows_have_a_schedule_of_their_own() -> None:
-    assert [called(row_class, 4096) for row_class in classes_of(4096)] == ["8x1wuql", "", "", ""]
+    assert [called(row_class, 4096) for row_class in classes_of(4096)] == ["8x1wuqld", "", "", ""]
     assert [called(row_class, 18432) for row_class in classes_of(18432)] == ["40x1wuqlb8", "12x3wq", "", "", ""]
 
 
@@ -333,7 +333,7 @@ def test_during_a_capture_what_is_loaded_serves(monkeypatch: pytest.MonkeyPatch)
 
 def test_stand_ins_fit_and_are_named_once() -> None:
     store(user=table(entry("8x1r2"), entry("9x9", "few")), usual="2:2", many="2:1r2")
-    assert [each.schedule for each in stand_ins(replace(CONFIG, schedule="4x2"), HOPPER)] == ["", "8x1wuql", "8x1r2"]
+    assert [each.schedule for each in stand_ins(replace(CONFIG, schedule="4x2"), HOPPER)] == ["", "8x1wuqld", "8x1r2"]
     assert list(stand_ins(CONFIG, Target("cpu"))) == []
 
 

@@ -48,12 +48,26 @@ def test_few_rows_have_candidates_that_shorten_the_way_of_one() -> None:
         return {str(each) for each in candidates(KernelConfig.parse(text), HOPPER, row_class) if each.takes_fast_path}
 
     assert {"8x1wq", "8x1wql", "8x1wuq", "4x2wuql"} <= fast("rmsnorm:hidden_size=4096", "few")
+    assert {"8x1wqld", "4x2wuqld"} <= fast("rmsnorm:hidden_size=4096,pdl=true", "few")
     assert {"8x1weq", "4x2weql"} <= fast("rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16", "few")
     assert "6x3wql" in fast("rmsnorm:hidden_size=8704", "few")
     assert {"16x1ql", "16x1wql"} <= fast("rmsnorm:hidden_size=8192,residual=true", "few")
-    assert fast("rmsnorm:hidden_size=4096", "some") == {"8x1wuq", "4x2wuq"}
+    assert not any("d" in each for each in fast("rmsnorm:hidden_size=4096,residual=true,pdl=true", "few"))
     assert not fast("rmsnorm:hidden_size=4096", "usual")
     assert not fast("quantize:hidden_size=4096,quant=e2m1/16", "few")
+
+
+def test_rows_in_few_waves_have_candidates_whose_dependents_wait_for_their_statistic() -> None:
+    def fast(text: str) -> set[str]:
+        found = candidates(KernelConfig.parse(text), HOPPER, "some")
+        return {str(each) for each in found if each.takes_fast_path}
+
+    plain = {"8x1wuq", "8x1wuql", "4x2wuq", "4x2wuql"}
+    assert fast("rmsnorm:hidden_size=4096") == plain
+    assert fast("rmsnorm:hidden_size=4096,pdl=true") == plain | {"8x1wuqd", "4x2wuqd"}
+    summed = {"9x2wq", "9x2wql", "9x2ql"}
+    assert fast("rmsnorm:hidden_size=8448,residual=true,pdl=true") == summed
+    assert "32x2wqlb8" in fast("rmsnorm:hidden_size=29312,gate=norm")
 
 
 def test_few_gated_rows_have_candidates_that_signal_before_their_activations() -> None:

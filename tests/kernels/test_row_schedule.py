@@ -21,7 +21,7 @@ AMPERE, HOPPER = Target("sm_80"), Target("sm_90a")
 
 def schedules() -> st.SearchStrategy[RowSchedule]:
     """All schedules that have a name."""
-    counts, flags = st.integers(1, 99), st.tuples(*[st.booleans()] * 7)
+    counts, flags = st.integers(1, 99), st.tuples(*[st.booleans()] * 8)
     numbers = st.tuples(
         st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4, 8]), st.integers(0, 99)
     )
@@ -49,6 +49,12 @@ def test_the_texts_that_tables_hold_mean_what_they_meant() -> None:
     assert (wide.threads_per_row, wide.threads, wide.blocks_per_row) == (512, 256, 2)
     assert shared.keeps_unpacked
     assert shared.stays_shared
+
+
+@pytest.mark.parametrize(("text", "blocks"), [("8x1wuql", 0), ("8x1wuqld", 64), ("8x1wuqd", 2**31 - 1)])
+def test_dependents_are_signalled_late_by_up_to_so_many_blocks(text: str, blocks: int) -> None:
+    source = generate(KernelConfig("rmsnorm", 4096, schedule=text), HOPPER).text
+    assert f"kLateBlocks = {blocks}," in source
 
 
 def test_only_schedules_that_hold_the_row_have_names() -> None:
@@ -93,6 +99,8 @@ def test_other_texts_are_refused(text: str) -> None:
         ("quantize:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1q", "only norms have a statistic"),
         ("quantize:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1l", "only rows with a statistic or a scale"),
         ("rmsnorm:hidden_size=4096,schedule=8x1lao4", "only rows with a statistic or a scale"),
+        ("quantize:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1d", "only norms signal dependents"),
+        ("rmsnorm:hidden_size=4096,schedule=8x1dao4", "unless rows are loaded ahead"),
         ("rmsnorm:hidden_size=4096,schedule=8x1s", "only rows that are loaded ahead stay in shared memory"),
         ("rmsnorm:hidden_size=4096,schedule=8x1uaso4", "neither floats nor sums are kept"),
         ("rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16,schedule=8x1easo4", "neither floats nor sums are kept"),

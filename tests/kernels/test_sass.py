@@ -170,6 +170,7 @@ def test_lanes_with_both_halves_of_a_head_without_a_norm_never_meet(target: str,
 
 FAST_PATH = (
     "rmsnorm:hidden_size=7168,schedule=14x1wuql",
+    "rmsnorm:hidden_size=8192,pdl=true,schedule=8x2wuqd",
     "rmsnorm:hidden_size=7168,unit_bias=true,residual=true,schedule=14x1wql",
     "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given,schedule=8x1wuql",
     "rmsnorm:hidden_size=7168,residual=true,quant=e4m3/row/f32,schedule=7x2wq",
@@ -184,7 +185,7 @@ def test_on_hopper_the_fast_path_of_few_rows_spills_nothing(text: str, tmp_path:
 
 
 def test_on_hopper_few_short_rows_signal_dependents_as_soon_as_threads_have_met(tmp_path: Path) -> None:
-    found = opcodes("rmsnorm:hidden_size=4096,pdl=true,schedule=8x1wuql", "sm_90a", tmp_path)
+    found = opcodes("rmsnorm:hidden_size=4096,pdl=true,schedule=8x1wuqld", "sm_90a", tmp_path)
     at_once, late = (place for place, opcode in enumerate(found) if opcode == "PREEXIT")
     barrier = next(place for place, opcode in enumerate(found) if opcode.startswith("BAR.SYNC"))
     assert at_once < barrier < late < next(place for place, opcode in enumerate(found) if opcode.startswith("MUFU"))

@@ -34,6 +34,8 @@ SCHEDULES = [
     "rmsnorm:hidden_size=3072,quant=e4m3/32/ue8m0,pdl=true,schedule=2x3w",
     "rmsnorm:hidden_size=2000,residual=true,quant=e4m3/row/f32,pdl=true,schedule=2x2wql",
     "rmsnorm:hidden_size=1536,unit_bias=true,quant=e2m1/16/e4m3/128x4/given,schedule=3x1wuql",
+    "rmsnorm:hidden_size=2000,quant=e4m3/row/f32,pdl=true,schedule=2x2wuqd",
+    "rmsnorm:hidden_size=1536,pdl=true,schedule=3x1wuqld",
     "rmsnorm:hidden_size=2048,residual=true,quant=e4m3/tensor/f32,schedule=2x2wq",
     "layernorm:hidden_size=1536,schedule=3x1ql",
     "layernorm:hidden_size=1536,schedule=3x1r4",
