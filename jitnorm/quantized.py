@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from jitnorm.forks import no_fork
 from jitnorm.interop import framework_of
 from jitnorm.kernels.quant_spec import CODE_BITS, QuantSpec
 
@@ -138,7 +139,8 @@ _introduced: set[type] = set()
 def introduce(tensor: Any) -> None:
     """Register QuantizedTensor with the tree and file functions of a tensor's framework."""
     framework = framework_of(tensor, "tensor")
-    framework.register_node(QuantizedTensor, leaves_of, of_leaves)
+    with no_fork():  # also keeps threads from registering it twice, which frameworks refuse
+        framework.register_node(QuantizedTensor, leaves_of, of_leaves)
     framework.allow_unpickling(unpickled)
     _introduced.add(type(tensor))
 

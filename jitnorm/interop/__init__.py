@@ -63,10 +63,14 @@ def _kind(value: object) -> str:
     return f"{'an' if text[0] in 'aeiou' else 'a'} {text}"
 
 
-@cache
 def _framework(file: str, kind: str) -> Framework:
-    with no_fork():
-        framework: Framework = getattr(import_module(f"jitnorm.interop.{file}"), kind)()
+    with no_fork():  # also keeps threads from creating several: tensors of two would not go together
+        return _created(file, kind)
+
+
+@cache
+def _created(file: str, kind: str) -> Framework:
+    framework: Framework = getattr(import_module(f"jitnorm.interop.{file}"), kind)()
     return framework
 
 
