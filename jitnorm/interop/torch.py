@@ -98,9 +98,9 @@ class Torch(Framework):
         return made
 
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
-        if not is_output:
-            tensor = tensor.resolve_neg()
-        return tensor.detach() if tensor.requires_grad and not self.is_direct else tensor
+        if not is_output and tensor.is_neg():
+            tensor = self._unwrapped(tensor.resolve_neg())
+        return self._unwrapped(tensor.detach()) if tensor.requires_grad and not self.is_direct else tensor
 
     def has_shape(self, tensor: Any) -> bool:
         kind = type(tensor)
@@ -142,20 +142,32 @@ class Torch(Framework):
         return self._torch.empty(shape, dtype=self._dtype(dtype), device=like.device)
 
     def maker(self, shape: tuple[int, ...], dtype: str, like: Any) -> Callable[[Any], Any]:
+        unwrapped = self._unwrapped
+
+        def make_new(tensor: Any) -> Any:
+            return unwrapped(self.empty(shape, dtype, tensor))
+
         if not shape or math.prod(shape) == 0:
-            return super().maker(shape, dtype, like)
+            return make_new
         # On an H200 machine `empty_like` takes 1.4 us, `empty` of a shape, dtype and device 2.9.
-        pattern = self.empty((1,), dtype, like).expand(shape)
+        pattern = unwrapped(self.empty((1,), dtype, like).expand(shape))
         if self.refusal(pattern, is_output=True):  # created by a mode that the next call may lack
-            return super().maker(shape, dtype, like)
+            return make_new
         pattern.untyped_storage().resize_(0)  # a kept tensor must not hold memory, such as that of a CUDA graph's pool
         empty_like = self._torch.empty_like
 
         def make(_: Any) -> Any:
-            return empty_like(pattern)
+            return unwrapped(empty_like(pattern))
 
         vars(make)["pattern"] = pattern  # for generated functions
         return make
+
+    def _unwrapped(self, tensor: Any) -> Any:
+        """A new tensor without what transforms of torch.func wrap it in: plain tensors have plain results."""
+        functorch = self._torch._C._functorch
+        while functorch.is_functorch_wrapped_tensor(tensor):
+            tensor = functorch.get_unwrapped(tensor)
+        return tensor
 
     def moved(self, tensor: Any, device: Any) -> Any:
         return tensor.to(device)

@@ -134,6 +134,28 @@ def test_a_tensor_that_escaped_from_its_transform_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda call, x: torch.func.grad(lambda one: (one * call()).sum())(x),
+        lambda call, x: torch.func.jvp(lambda one: one * call(), (torch.ones_like(x),), (x,))[0],
+        lambda call, x: torch.func.functionalize(lambda one: one * call())(torch.ones_like(x)),
+    ],
+    ids=["grad", "jvp", "functionalize"],
+)
+def test_tensors_that_a_transform_does_not_see_have_plain_results(transform: Any, is_known: bool) -> None:
+    rows = 9 + is_known
+    x, weight, out = to_torch(values(rows)), to_torch(WEIGHT), torch.empty(rows, SIZE).half()
+    if is_known:
+        assert_works(rows)
+    for keywords in ({}, {"out": out}):
+        for given in (x, torch._neg_view(-x)):
+            made = transform(lambda given=given, keywords=keywords: rmsnorm(given, weight, **keywords), x)
+            assert_same_bytes(made, expected_rmsnorm(values(rows), WEIGHT))
+    assert_works(rows)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
 def test_under_fake_tensor_mode_nothing_runs_and_nothing_fake_is_remembered(is_known: bool) -> None:
     rows = 7 + is_known
     if is_known:
