@@ -139,7 +139,11 @@ class Torch(Framework):
             self._nodes.add(kind)
 
     def empty(self, shape: tuple[int, ...], dtype: str, like: Any) -> Any:
-        return self._torch.empty(shape, dtype=self._dtype(dtype), device=like.device)
+        torch, kind = self._torch, self._dtype(dtype)
+        try:
+            return torch.empty(shape, dtype=kind, device=like.device)
+        except NotImplementedError:  # in deterministic mode, torch fills what it allocates, but cannot fill FP4
+            return torch.empty(shape, dtype=torch.uint8, device=like.device).view(kind)
 
     def maker(self, shape: tuple[int, ...], dtype: str, like: Any) -> Callable[[Any], Any]:
         unwrapped = self._unwrapped
@@ -156,8 +160,11 @@ class Torch(Framework):
         pattern.untyped_storage().resize_(0)  # a kept tensor must not hold memory, such as that of a CUDA graph's pool
         empty_like = self._torch.empty_like
 
-        def make(_: Any) -> Any:
-            return unwrapped(empty_like(pattern))
+        def make(tensor: Any) -> Any:
+            try:
+                return unwrapped(empty_like(pattern))
+            except NotImplementedError:  # see `empty`
+                return make_new(tensor)
 
         vars(make)["pattern"] = pattern  # for generated functions
         return make

@@ -156,6 +156,21 @@ def test_tensors_that_a_transform_does_not_see_have_plain_results(transform: Any
 
 
 @pytest.mark.parametrize("is_known", [False, True])
+def test_deterministic_mode_which_fills_what_is_allocated_changes_nothing(is_known: bool) -> None:
+    x = to_torch(make_input("real", 13 + is_known, 64, "float16"))
+    wanted = jitnorm.quantize(x.float(), spec=jitnorm.NVFP4)
+    if is_known:
+        jitnorm.quantize(x, spec=jitnorm.NVFP4)
+    torch.use_deterministic_algorithms(True)
+    try:
+        made = [jitnorm.quantize(x, spec=jitnorm.NVFP4) for _ in range(2)]
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert made == [wanted] * 2
+    assert made[1].data.dtype is torch.float4_e2m1fn_x2
+
+
+@pytest.mark.parametrize("is_known", [False, True])
 def test_under_fake_tensor_mode_nothing_runs_and_nothing_fake_is_remembered(is_known: bool) -> None:
     rows = 7 + is_known
     if is_known:
