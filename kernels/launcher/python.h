@@ -32,12 +32,12 @@ JITNORM_PYTHON PyObject* PyObject_CallNoArgs(PyObject*);
 JITNORM_PYTHON PyObject* PyObject_CallObject(PyObject*, PyObject*);
 JITNORM_PYTHON PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*);  // from 3.11
 JITNORM_PYTHON PyObject* PyObject_GetItem(PyObject*, PyObject*);
-JITNORM_PYTHON int PyObject_GenericSetDict(PyObject*, PyObject*, void*);
+JITNORM_PYTHON PyObject* PyObject_GenericGetDict(PyObject*, void*);
 JITNORM_PYTHON PyObject* PyType_GenericNew(PyObject*, PyObject*, PyObject*);
 JITNORM_PYTHON PyObject* PyTuple_New(intptr_t);
 JITNORM_PYTHON PyObject* PyTuple_GetItem(PyObject*, intptr_t);
 JITNORM_PYTHON int PyTuple_SetItem(PyObject*, intptr_t, PyObject*);
-JITNORM_PYTHON PyObject* PyDict_Copy(PyObject*);
+JITNORM_PYTHON int PyDict_Update(PyObject*, PyObject*);
 JITNORM_PYTHON PyObject* PyDict_GetItemWithError(PyObject*, PyObject*);
 JITNORM_PYTHON int PyDict_SetItem(PyObject*, PyObject*, PyObject*);
 JITNORM_PYTHON int PySet_Contains(PyObject*, PyObject*);

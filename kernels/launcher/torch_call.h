@@ -122,16 +122,17 @@ class TorchCall {
     return place == kRecord ? RecordOf(call) : Reference::To(call.Object(place));
   }
 
-  // An object whose attributes are constants and results: 0.3 us faster than a function that sets them.
+  // An object whose attributes are constants and results: 0.3 us faster than a function that sets them. Its own dict is
+  // filled, because Python 3.13 finds no attributes in one that is given to it.
   Reference RecordOf(const Call& call) const {
-    const Reference attributes(PyDict_Copy(constants_));
-    for (size_t i = 0; attributes && i < form_.attributes.size(); ++i) {
+    Reference record(PyType_GenericNew(type_, nullptr, nullptr));
+    const Reference attributes(record ? PyObject_GenericGetDict(record.get(), nullptr) : nullptr);
+    if (!attributes || PyDict_Update(attributes.get(), constants_) != 0) return {};
+    for (size_t i = 0; i < form_.attributes.size(); ++i) {
       const Reference result = Result(call, form_.attributes[i]);
       PyObject* name = PyTuple_GetItem(names_, static_cast<intptr_t>(i));
       if (!result || PyDict_SetItem(attributes.get(), name, result.get()) != 0) return {};
     }
-    Reference record(attributes ? PyType_GenericNew(type_, nullptr, nullptr) : nullptr);
-    if (record && PyObject_GenericSetDict(record.get(), attributes.get(), nullptr) != 0) return {};
     return record;
   }
 
