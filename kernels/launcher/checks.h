@@ -26,7 +26,10 @@ struct CheckedCall {
 // The optional stream after a call's arguments.
 inline std::optional<void*> GivenStream(ffi::PackedArgs args, size_t count) {
   if (args.size() <= static_cast<int>(count) || args[static_cast<int>(count)] == nullptr) return std::nullopt;
-  return reinterpret_cast<void*>(args[static_cast<int>(count)].cast<int64_t>());
+  const ffi::AnyView value = args[static_cast<int>(count)];
+  const std::optional<int64_t> stream = value.try_cast<int64_t>();
+  if (!stream) JITNORM_THROW(TypeError) << "stream: is " << KindOf(value) << "; expected an integer";
+  return reinterpret_cast<void*>(*stream);
 }
 
 class CallChecker {

@@ -20,6 +20,7 @@ inline std::string KindOf(const ffi::AnyView& value) {
   const std::string key = value.GetTypeKey();
   if (key == "None") return key;
   if (key == "ffi.SmallStr" || key == "ffi.String") return "a str";
+  if (key == "ffi.BigInt") return "an integer of more than 64 bits";
   if (key == "ffi.Tensor" || key == "DLTensor*") return "a tensor";
   return key == "ffi.OpaquePyObject" ? "an object of Python" : "a " + key;
 }

@@ -42,6 +42,8 @@ def nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: jitnorm.rmsnorm(X, W, WRONG), TypeError, "eps: is a str; expected a number"),
         (lambda: jitnorm.rmsnorm(X, W, None), TypeError, "eps: is None; expected a number"),
         (lambda: jitnorm.rmsnorm(X, W, X), TypeError, "eps: is a tensor; expected a number"),
+        (lambda: jitnorm.rmsnorm(X, W, 1 << 64), TypeError, "eps: is an integer of more than 64 bits; expected a"),
+        (lambda: jitnorm.rmsnorm(X, W, stream=1 << 64), TypeError, "stream: is an integer of more than 64 bits; ex"),
         (lambda: jitnorm.rmsnorm(X, W, enable_pdl=WRONG), ValueError, "enable_pdl: is 'yes'; allowed are None, True"),
         (lambda: jitnorm.rmsnorm(X, W, rounding=WRONG), ValueError, "rounding: is 'yes'; allowed are 'once', 'output'"),
         (
