@@ -40,6 +40,7 @@ from .row_schedule import CHUNKS_AT_ONCE
 from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes, staged_rows
 from .schedule import ITEM_THREADS, row_schedule, stores_in_pairs, stores_sum_early
 from .short_rows import holds_halves
+from .signals import late_blocks
 from .target import Target
 
 Constant = tuple[str, str, str]  # type, name, value

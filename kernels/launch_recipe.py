@@ -28,7 +28,7 @@ from .schedule import ITEM_THREADS, MASKED_THREADS, MIXING_THREADS, row_schedule
 from .target import Target
 
 # Raised whenever an older launcher could not run a new recipe, or would run it incorrectly.
-LAUNCHER_ABI = 9
+LAUNCHER_ABI = 10
 ENTRY = "jitnorm_kernel"
 # No tensor reaches further: no machine has longer addresses.
 MOST_BYTES = 1 << 57

@@ -165,11 +165,27 @@ def small_row_schedule(config: KernelConfig) -> RowSchedule:
     """Rows of up to a group, with a chunk per lane, or two that are rotated with each other."""
     chunks = 2 if holds_halves(config) else 1
     lanes = next_power_of_two(chunks_of(config)) // chunks
+    if _is_small_norm(config):
+        return RowSchedule(
+            1, 1, prefetches_weight=True, keeps_unpacked=True, favours_latency=True,
+            rows_per_block=_BLOCK_THREADS // 2 // lanes, lanes_per_row=lanes,
+        )  # fmt: skip
     # In addition to two halves and their angles, the weight takes registers: for FP8, 71 instead of 64, which costs a
     # block.
     return RowSchedule(
         1, chunks, prefetches_weight=chunks == 1, rows_per_block=_BLOCK_THREADS // lanes, lanes_per_row=lanes
     )  # fmt: skip
+
+
+def _is_small_norm(config: KernelConfig) -> bool:
+    """Whether few rows of a plain norm, such as heads, share smaller blocks, whose lanes store separately.
+
+    On an H100, 9 x 1536 queries and keys with heads of 128 went from 1.37 us to 1.17, 64 x 4096 from 1.68 to 1.33.
+    """
+    is_plain = config.op == "rmsnorm" and config.combine == "input" and not (config.finish or config.rope)
+    is_light = config.quant is None and held_bytes(config) == 2 and not config.many_rows
+    is_usual = config.weights == config.weight_rows == 1 and not (config.second_size or config.backward)
+    return is_plain and is_light and is_usual
 
 
 def _of_warps(config: KernelConfig) -> RowSchedule:

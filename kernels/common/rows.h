@@ -4,12 +4,14 @@
 #include "arguments.h"
 #include "intrinsics.h"
 
-// Where a row starts, in elements: its index written in the mixed radix of the leading dimensions.
+// Where a row starts, in elements: its index written in the mixed radix of the leading dimensions. The launcher checks
+// that 32 bits hold it if there are several: divided by 64 bits, 9 x 1536 queries and keys took 1.17 us, not 1.09.
 JITNORM_INLINE Int64 row_offset(Int64 row, const Int64* extents, const Int64* strides) {
   Int64 offset = 0;
   for (int d = kRowDims - 1; d > 0; --d) {
-    offset += row % extents[d] * strides[d];
-    row /= extents[d];
+    const UInt32 extent = (UInt32)extents[d], quotient = (UInt32)row / extent;
+    offset += (Int64)((UInt32)row - quotient * extent) * strides[d];
+    row = quotient;
   }
   return offset + row * strides[0];
 }

@@ -33,7 +33,7 @@ struct GatesAndValues {
 
   JITNORM_INLINE void load(const Input* row, int index) {
     if constexpr (kIsRun) {
-      const Input* from = row + index * kChunkSize / kGateColumns * kGateColumns;
+      const Input* from = kGateColumns == kHiddenSize ? row : row + index * kChunkSize / kGateColumns * kGateColumns;
       load_chunk(chunks[0], from, index);
       load_chunk(chunks[1], from + kGateColumns, index);
     } else if (kAlternates && index < kWholeChunks) {
@@ -85,6 +85,11 @@ struct RowSource<Combine::kGated> {
 
   JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
     return {a.input + row_offset(row, a.extents, a.input_strides)};
+  }
+
+  template <typename Visit>
+  JITNORM_INLINE void visit_loaded(Visit visit) const {
+    visit(input);
   }
 
   JITNORM_INLINE void load(GatesAndValues& h, int index) const { h.load(input, index); }
@@ -198,6 +203,11 @@ struct RowSource<Combine::kActivated> {
 
   JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
     return {a.input + row_offset(row, a.extents, a.input_strides)};
+  }
+
+  template <typename Visit>
+  JITNORM_INLINE void visit_loaded(Visit visit) const {
+    visit(input);
   }
 
   JITNORM_INLINE void load(ActivatedChunk& h, int index) const { load_chunk(h.input, input, index); }

@@ -8,7 +8,8 @@
 #ifdef JITNORM_GATHERS
 constexpr bool kPlacesEarly = false;
 #else
-constexpr bool kPlacesEarly = kHasPdl && (kCombine == Combine::kInput || kCombine == Combine::kAdd);
+constexpr bool kPlacesEarly = kHasPdl && (kCombine == Combine::kInput || kCombine == Combine::kAdd ||
+                                          kCombine == Combine::kGated || kCombine == Combine::kActivated);
 #endif
 
 template <typename RowSource>
@@ -21,8 +22,21 @@ JITNORM_INLINE void compute_places(const RowSource& source, int index) {
 constexpr bool kFetchesEarly =
     kHasPdl && kTakesFastPath && kNormalizes && (kCombine == Combine::kInput || kCombine == Combine::kAdd);
 
-// Whether dependents are signalled when the statistic is known, not before; see late_blocks in kernels/row_schedule.py.
-JITNORM_INLINE bool signals_late() { return kLateBlocks > 0 && gridDim.x <= kLateBlocks; }
+// What a block has done with its rows, or with the last of a lane's chunks.
+enum class Step { kFound, kRequested, kSummed, kComputed };
+
+// After which step dependents are signalled, and in launches of few blocks; see kernels/signals.py.
+constexpr Step kSignal = kFavoursLatency && kWarpsPerRow > 1 ? Step::kFound : Step::kRequested;
+constexpr Step kLateSignal = kNormalizes ? Step::kSummed : Step::kComputed;
+
+JITNORM_INLINE bool signals_after(Step step) {
+  const bool is_late = kLateBlocks > 0 && gridDim.x <= kLateBlocks;
+  return step == (is_late ? kLateSignal : kSignal);
+}
+
+JITNORM_INLINE void signal_after(Step step) {
+  if (signals_after(step)) launch_dependents();
+}
 
 // What all rows share is fetched by the first: by each, 128 rows of add + FP8 by token of 7168 columns took 3.63 us,
 // not 3.33, on an H100, and 1024 of RMSNorm to FP8 groups of 1920 columns 6.50, not 3.51.

@@ -192,3 +192,8 @@ JITNORM_INLINE void compute_now(const void* at) {
 JITNORM_INLINE void launch_dependents() {
   if constexpr (kHasPdl) asm volatile("griddepcontrol.launch_dependents;");
 }
+
+// The same once `computed` is, not before.
+JITNORM_INLINE void launch_dependents_after(float computed) {
+  if constexpr (kHasPdl) asm volatile("griddepcontrol.launch_dependents;" ::"f"(computed));
+}

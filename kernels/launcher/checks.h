@@ -106,6 +106,7 @@ class CallChecker {
           << "; use a kernel with row_dims=" << found.rows[set].dims;
     }
     found.sizes = SizesOf(tensors);
+    CheckRows(found.sizes);
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) CheckExtents(i, tensors, found.sizes);
     for (size_t i = 0; i < recipe_.arguments.size(); ++i) {
       if (tensors[i] == nullptr) continue;
@@ -185,6 +186,14 @@ class CallChecker {
     if (recipe_.is_batched) sizes.matrices = tensors[0]->shape[0];
     if (recipe_.has_heads) sizes.tokens = TokenCount(*tensors[0]);
     return sizes;
+  }
+
+  // Rows with several strides are found by divisions of 32 bits.
+  void CheckRows(const Sizes& sizes) const {
+    const int64_t rows = std::max(sizes.rows * sizes.matrices, sizes.second_rows);
+    JITNORM_CHECK(recipe_.row_dims == 1 || rows <= UINT32_MAX, ValueError)
+        << recipe_.arguments[0].name << ": there are " << rows << " rows, whose strides this kernel walks up to "
+        << UINT32_MAX << "; pass contiguous tensors, or fewer rows";
   }
 
   void CheckTensor(const Argument& argument, const DLTensor& t, const DLTensor* const* tensors) const {

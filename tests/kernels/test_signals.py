@@ -1,0 +1,52 @@
+"""When kernels signal their dependents: as late as the next launch, which takes as long as few rows, allows."""
+
+from __future__ import annotations
+
+import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.generator import generate
+from jitnorm.kernels.row_schedule import RowSchedule
+from jitnorm.kernels.signals import late_blocks
+from jitnorm.kernels.target import Target
+
+HOPPER = Target("sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("rmsnorm:hidden_size=4096,schedule=8x1wuql", 64),
+        ("rmsnorm:hidden_size=5632,quant=e4m3/row/f32,schedule=11x1wuql", 64),
+        ("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1wuql", 64),
+        ("rmsnorm:hidden_size=4096,schedule=8x1wuq", 0),
+        ("rmsnorm:hidden_size=6144,schedule=12x1wuql", 0),
+        ("rmsnorm:hidden_size=4096,residual=true,schedule=8x1wql", 0),
+        ("rmsnorm:hidden_size=4608,quant=e2m1/16/e4m3,schedule=9x1wuql", 0),
+        ("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/linear/row,schedule=8x1wuql", 0),
+        ("layernorm:hidden_size=4096,schedule=8x1wuql", 0),
+        ("rmsnorm:hidden_size=4096,activation=silu,activates_norm=true,schedule=8x1wql", 0),
+        ("rmsnorm:hidden_size=4096,schedule=8x1wqlb2", 0),
+        ("quantize:hidden_size=4096,weight=none,quant=e4m3/row/f32,gate_columns=4096,schedule=8x1lo3", 0),
+    ],
+)
+def test_few_short_rows_signal_dependents_late(text: str, blocks: int) -> None:
+    config = KernelConfig.parse(text)
+    assert late_blocks(config, RowSchedule.parse(config.schedule)) == blocks
+    assert f"kLateBlocks = {blocks}," in generate(config, HOPPER).text
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("quantize:hidden_size=4096,weight=none,quant=e4m3/128/f32,gate_columns=4096,schedule=8x1b2o8", 1 << 20),
+        ("quantize:hidden_size=4096,weight=none,gate_columns=4096,activation=gelu,schedule=8x1b4o16", 64),
+        ("quantize:hidden_size=4096,weight=none,quant=e2m1/16/e4m3,activation=relu2,schedule=8x1o4", 1 << 20),
+        ("quantize:hidden_size=4096,weight=none,quant=e4m3/128/f32,schedule=8x1b2o8", 0),
+        ("quantize:hidden_size=4096,weight=none,quant=e4m3/row/f32,gate_columns=4096,schedule=8x1lo2", 0),
+        ("rmsnorm:hidden_size=4096,quant=e4m3/128/f32,activation=silu,activates_norm=true,schedule=8x1wql", 0),
+    ],
+)
+def test_activations_of_separate_parts_are_computed_before_the_signal(text: str, blocks: int) -> None:
+    config = KernelConfig.parse(text)
+    assert late_blocks(config, RowSchedule.parse(config.schedule)) == blocks
+    assert f"kLateBlocks = {blocks}," in generate(config, HOPPER).text
