@@ -363,7 +363,7 @@ def _schedule_constants(config: KernelConfig, target: Target) -> Iterator[Consta
     yield _int("kRowsAtOnce", schedule.rows_at_once)
     yield _int("kBlocksPerRow", schedule.blocks_per_row)
     yield _int("kThreads", schedule.threads)
-    yield _int("kLateBlocks", schedule.late_blocks)
+    yield _int("kLateBlocks", late_blocks(config, schedule))
     yield _bool("kInClusters", schedule.blocks_per_row > 1 and not has_separate_parts(config))
     yield _bool("kHoldsRow", schedule.holds_row)
     yield _bool("kStaysShared", schedule.stays_shared)

@@ -174,7 +174,7 @@ def _shortest(config: KernelConfig, chunks: int, is_fast: bool = False) -> RowSc
 
 
 def _gains_by_late_signals(config: KernelConfig) -> bool:
-    """Whether a kernel for few rows is so short that dependents should be signalled late; see `late_blocks`.
+    """Whether a kernel for few rows is so short that dependents should be signalled late; see kernels/signals.py.
 
     Longer ones would lose up to 20 %: NVFP4 of 9 groups, and by row; those with a residual gain nothing.
     """

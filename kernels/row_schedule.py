@@ -7,8 +7,6 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 WARP_LANES = 32
-# Up to so many blocks that favour latency signal dependents late if asked to; of others, any number.
-LATE_BLOCKS, ANY_BLOCKS = 64, (1 << 31) - 1
 # Chunks per lane that are encoded by straight-line code; longer rows loop over it.
 CHUNKS_AT_ONCE = 4
 
@@ -44,9 +42,9 @@ class RowSchedule:
             which gives the same bits.
         favours_latency: (l) whether a single row finishes sooner at the expense of many: its weight is loaded, or with
             a residual unpacked, while sums are in flight, dependents are signalled at once, each lane stores
-            separately.
+            separately. Of this, rows of one warp only store so.
         signals_late: (d) whether dependents are signalled when all threads have met for the statistic, not before; see
-            `late_blocks`.
+            kernels/signals.py.
         loads_ahead: (a) whether blocks are persistent, `resident_blocks` of them, and copy their next row to shared
             memory while they work on one.
         stays_shared: (s) whether a row that was loaded ahead stays in shared memory for all passes, instead of in
@@ -97,21 +95,6 @@ class RowSchedule:
     def threads(self) -> int:
         """Threads in a block."""
         return self.threads_per_row * self.rows_per_block // self.blocks_per_row
-
-    @property
-    def late_blocks(self) -> int:
-        """Up to how many blocks signal dependents late; 0 if any signal before the statistic is known.
-
-        A dependent begins 0.5 us after the signal. If it finds that the previous kernel is about to complete, it waits
-        up to 0.4 us longer than if that had completed, so kernels of less than 0.7 us signal late: on an H100, RMSNorm
-        to FP8 groups of 1 x 4096 takes 1.12 us, not 1.40, of 64 x 4096 1.29, not 1.40. Some of a few hundred rows gain,
-        too: RMSNorm of 256 x 8192 takes 4.68 us, not 5.23.
-
-        Example:
-            >>> [RowSchedule.parse(text).late_blocks for text in ("8x1wuq", "8x1wuqld", "8x1wuqd")]
-            [0, 64, 2147483647]
-        """
-        return 0 if not self.signals_late else LATE_BLOCKS if self.favours_latency else ANY_BLOCKS
 
     def __str__(self) -> str:
         text = f"{self.warps_per_row}x{self.chunks_per_lane}"

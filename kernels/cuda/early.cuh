@@ -23,19 +23,19 @@ constexpr bool kFetchesEarly =
     kHasPdl && kTakesFastPath && kNormalizes && (kCombine == Combine::kInput || kCombine == Combine::kAdd);
 
 // What a block has done with its rows, or with the last of a lane's chunks.
-enum class Step { kFound, kRequested, kSummed, kComputed };
+enum class Phase { kFound, kRequested, kSummed, kComputed };
 
-// After which step dependents are signalled, and in launches of few blocks; see kernels/signals.py.
-constexpr Step kSignal = kFavoursLatency && kWarpsPerRow > 1 ? Step::kFound : Step::kRequested;
-constexpr Step kLateSignal = kNormalizes ? Step::kSummed : Step::kComputed;
+// After which phase dependents are signalled, and in launches of few blocks; see kernels/signals.py.
+constexpr Phase kSignal = kHurriesWarps ? Phase::kFound : Phase::kRequested;
+constexpr Phase kLateSignal = kNormalizes ? Phase::kSummed : Phase::kComputed;
 
-JITNORM_INLINE bool signals_after(Step step) {
+JITNORM_INLINE bool signals_after(Phase phase) {
   const bool is_late = kLateBlocks > 0 && gridDim.x <= kLateBlocks;
-  return step == (is_late ? kLateSignal : kSignal);
+  return phase == (is_late ? kLateSignal : kSignal);
 }
 
-JITNORM_INLINE void signal_after(Step step) {
-  if (signals_after(step)) launch_dependents();
+JITNORM_INLINE void signal_after(Phase phase) {
+  if (signals_after(phase)) launch_dependents();
 }
 
 // What all rows share is fetched by the first: by each, 128 rows of add + FP8 by token of 7168 columns took 3.63 us,

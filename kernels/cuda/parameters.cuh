@@ -25,14 +25,15 @@ constexpr int kWeightBytes = sizeof(WeightChunk);
 // The weight is fetched before the reduction hides its latency, unless the registers are needed for the row.
 constexpr bool kPrefetchesWeight = kNormalizes && kHoldsRow && kMayPrefetchWeight && kChunksPerLane == kChunksAtOnce &&
                                    kChunksPerLane * (kLongHeldBytes + kWeightBytes) <= kMaxPrefetchedBytes;
+// Whether rows that several warps share finish sooner at the expense of many; those of one warp gain nothing by it.
+constexpr bool kHurriesWarps = kFavoursLatency && kWarpsPerRow > 1;
 // With few rows, it is loaded while sums are in flight, because a multiprocessor loads a row slowly enough that parts
 // of the row would queue behind parts of the weight: on an H100, RMSNorm of 16 x 7168 went from 1.80 us to 1.57.
 constexpr bool kLoadsWeightInFlight =
-    kPrefetchesWeight && kFavoursLatency && kWarpsPerRow > 1 && kOp == Op::kRmsNorm && kCombine == Combine::kInput;
+    kPrefetchesWeight && kHurriesWarps && kOp == Op::kRmsNorm && kCombine == Combine::kInput;
 // With a residual, whose sums are stored then, it is early, and there is time to unpack it: in flight, add + RMSNorm
 // of 1 x 7168 took 1.89 us, not 1.77.
-constexpr bool kFindsFactorsEarly =
-    kPrefetchesWeight && kFavoursLatency && kWarpsPerRow > 1 && !kLoadsWeightInFlight;
+constexpr bool kFindsFactorsEarly = kPrefetchesWeight && kHurriesWarps && !kLoadsWeightInFlight;
 
 #ifdef JITNORM_SHARES_PARAMETERS
 // Persistent blocks have float32 parameters in shared memory, after the rows: a chunk in four pieces, each next to

@@ -57,7 +57,7 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
 #ifdef JITNORM_ROTATES
         row.angles.turn(y, chunk_of_head(index));
 #endif
-        if (first + j == kChunkSlots - 1 && signals_after(Step::kComputed)) launch_dependents_after(y[kChunkSize - 1]);
+        if (first + j == kChunkSlots - 1 && signals_after(Phase::kComputed)) launch_dependents_after(y[kChunkSize - 1]);
         if constexpr (!kStoresSumEarly) row.source.store_sum(row.held[j], index);
         if constexpr (kKeepsNorm) {
           store_rounded(a.y_out + row_offset(row.number, a.extents, a.y_out_strides), index, y);
@@ -206,7 +206,7 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
     if constexpr (kStoresSumEarly) store_sums(of);
     if constexpr (kLoadsWeightInFlight) load_weights(a, of);
     if constexpr (!kCenters) meanwhile();
-    sums.total(totals, lane, [] { signal_after(Step::kSummed); });
+    sums.total(totals, lane, [] { signal_after(Phase::kSummed); });
     JITNORM_UNROLL
 #ifdef JITNORM_TWO_SIZES
     for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.rstd = reciprocal_rms_of(totals[r], a.size, a.eps);
@@ -366,7 +366,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
   if (__ballot_sync(kFullWarp, has_rows) == 0) return;  // no warp waits for another
 #endif
 
-  signal_after(Step::kFound);
+  signal_after(Phase::kFound);
   const auto given = RowEncoder::given(a);  // before the row, whose latency then hides what is computed from it
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
@@ -387,7 +387,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
 #else
   const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
 #endif
-  signal_after(Step::kRequested);
+  signal_after(Phase::kRequested);
   begin_sharing();
   find_statistics(a, of, warp, lane, [] {});
   finish_rows(a, of, call, thread, warp, lane, [](int) {});

@@ -204,7 +204,8 @@ def test_a_grid_covers_all_rows_and_the_padding_exactly(name: str) -> None:
         for quant in (None, *(FP8_GROUP.with_layout(at) for at in ("column", "column4")), *SWIZZLED):
             config = KernelConfig("rmsnorm", hidden_size, quant=quant)
             recipe = launch_recipe(config, target)
-            rows_per_block = 1 if target.is_cpu else max(1, 128 * 16 // hidden_size)
+            threads = 128 if quant else 64
+            rows_per_block = 1 if target.is_cpu else max(1, threads * 16 // hidden_size)
             for rows in (0, 1, 127, 128, 129):
                 multiple = quant.row_multiple if quant else 1
                 visited = -(-rows // multiple) * multiple
@@ -221,11 +222,11 @@ def test_a_grid_has_a_block_for_each_square_block() -> None:
 
 
 def test_no_block_has_rows_of_two_row_sets() -> None:
-    target = Target("sm_90a")  # 16 rows of 128 elements a block
+    target = Target("sm_90a")  # 8 rows of 128 elements a block, or 16 that are encoded
     pair = launch_recipe(KernelConfig("rmsnorm", 128, pair=True), target)["grid"]
     batch = launch_recipe(KernelConfig("quantize", 128, quant=SWIZZLED[1], batched=True), target)["grid"]
     for rows, others in ((0, 0), (0, 1), (1, 0), (16, 17), (127, 129)):
-        assert evaluate(pair, rows, second_rows=others) == -(-rows // 16) + -(-others // 16)
+        assert evaluate(pair, rows, second_rows=others) == -(-rows // 8) + -(-others // 8)
         assert evaluate(batch, rows, matrices=others) == others * -(-rows // 128) * 8
 
 

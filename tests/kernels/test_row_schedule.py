@@ -51,12 +51,6 @@ def test_the_texts_that_tables_hold_mean_what_they_meant() -> None:
     assert shared.stays_shared
 
 
-@pytest.mark.parametrize(("text", "blocks"), [("8x1wuql", 0), ("8x1wuqld", 64), ("8x1wuqd", 2**31 - 1)])
-def test_dependents_are_signalled_late_by_up_to_so_many_blocks(text: str, blocks: int) -> None:
-    source = generate(KernelConfig("rmsnorm", 4096, schedule=text), HOPPER).text
-    assert f"kLateBlocks = {blocks}," in source
-
-
 def test_only_schedules_that_hold_the_row_have_names() -> None:
     schedules = [row_schedule(KernelConfig("rmsnorm", size), AMPERE) for size in (64, 512, 4096, 131072)]
     assert [schedule.has_name for schedule in schedules] == [True, True, True, False]

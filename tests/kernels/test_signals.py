@@ -12,26 +12,10 @@ from jitnorm.kernels.target import Target
 HOPPER = Target("sm_90a")
 
 
-@pytest.mark.parametrize(
-    ("text", "blocks"),
-    [
-        ("rmsnorm:hidden_size=4096,schedule=8x1wuql", 64),
-        ("rmsnorm:hidden_size=5632,quant=e4m3/row/f32,schedule=11x1wuql", 64),
-        ("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1wuql", 64),
-        ("rmsnorm:hidden_size=4096,schedule=8x1wuq", 0),
-        ("rmsnorm:hidden_size=6144,schedule=12x1wuql", 0),
-        ("rmsnorm:hidden_size=4096,residual=true,schedule=8x1wql", 0),
-        ("rmsnorm:hidden_size=4608,quant=e2m1/16/e4m3,schedule=9x1wuql", 0),
-        ("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/linear/row,schedule=8x1wuql", 0),
-        ("layernorm:hidden_size=4096,schedule=8x1wuql", 0),
-        ("rmsnorm:hidden_size=4096,activation=silu,activates_norm=true,schedule=8x1wql", 0),
-        ("rmsnorm:hidden_size=4096,schedule=8x1wqlb2", 0),
-        ("quantize:hidden_size=4096,weight=none,quant=e4m3/row/f32,gate_columns=4096,schedule=8x1lo3", 0),
-    ],
-)
-def test_few_short_rows_signal_dependents_late(text: str, blocks: int) -> None:
-    config = KernelConfig.parse(text)
-    assert late_blocks(config, RowSchedule.parse(config.schedule)) == blocks
+@pytest.mark.parametrize(("schedule", "blocks"), [("8x1wuql", 0), ("8x1wuqld", 64), ("8x1wuqd", 2**31 - 1)])
+def test_norms_signal_dependents_at_their_statistic_if_the_schedule_says_so(schedule: str, blocks: int) -> None:
+    config = KernelConfig("rmsnorm", 4096, schedule=schedule)
+    assert late_blocks(config, RowSchedule.parse(schedule)) == blocks
     assert f"kLateBlocks = {blocks}," in generate(config, HOPPER).text
 
 

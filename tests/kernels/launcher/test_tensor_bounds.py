@@ -139,3 +139,15 @@ def test_the_launcher_makes_no_tensor_of_an_impossible_shape(shape: tuple[int, .
         launcher().stand_in(shape, "float32", -1, 0)
     with pytest.raises(ValueError, match=r"^tensor: shape is "):
         launcher().merge_last_two(by_hand(arrays()["input"], shape=(1, *shape)))
+
+
+def test_rows_with_several_strides_are_divided_by_32_bits() -> None:
+    call = arrays()
+    kernel = jitnorm.get_kernel(f"rmsnorm:hidden_size={SIZE},input=float16,row_dims=2")
+    shape, strides = (1 << 16, 1 << 16, SIZE), (1 << 24, SIZE, 1)
+    many = {name: by_hand(call[name], shape=shape, strides=strides) for name in ("input", "out")}
+    with pytest.raises(ValueError, match=r"^input: there are 4294967296 rows, whose strides .* up to 4294967295;"):
+        kernel(many["input"], by_hand(call["weight"]), many["out"], 1e-6)
+    rows = {name: by_hand(call[name], shape=(2, 2, SIZE)) for name in ("input", "out")}
+    kernel(rows["input"], by_hand(call["weight"]), rows["out"], 1e-6)
+    assert_same_bytes(call["out"], expected_rmsnorm(call["input"], call["weight"]))
