@@ -61,7 +61,7 @@ class Launcher:
     load_kernel: Callable[[str, bytes], Any]
     make_checker: Callable[[str], Any]
     make_dispatcher: Callable[[str], Any]
-    make_known: Callable[[int, list[int], int], int]
+    make_known: Callable[[int, list[int], list[int], int], int]
     bind: Callable[[Any, Any, Any], Any]
     allocate: Callable[[Any, str, int], Any]
     stand_in: Callable[[Any, str, int, int], Any]

@@ -152,8 +152,8 @@ def public_calls(device: str) -> Iterator[tuple[str, Call]]:
 
 def _call_of(op: Op, new: New, *, outputs: bool) -> partial[Any] | None:
     """A call of an op with the first encoding that it accepts."""
-    parameters = signature(getattr(jitnorm, op.function or op.name)).parameters
-    encodings = [{"quant": text} for text in _ENCODINGS] if {"spec", "q"} & parameters.keys() else [{}]
+    takes_any = op.name == "dequantize" or "spec" in signature(getattr(jitnorm, op.function or op.name)).parameters
+    encodings = [{"quant": text} for text in _ENCODINGS] if takes_any else [{}]
     for encoding in encodings:
         try:
             return call_of(op, {"hidden_size": _SIZE, **encoding}, new, 1, outputs=outputs)

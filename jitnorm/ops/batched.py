@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from jitnorm.catalogue.four_over_six import recipe_of
@@ -13,11 +12,11 @@ from jitnorm.catalogue.quantizers import (
     SCALED_FP4_GROUPED_QUANTIZE,
     SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE,
 )
-from jitnorm.dispatch import dispatcher_of, per_options, rounded_dispatcher
-from jitnorm.interop import check_shaped, framework_of
+from jitnorm.dispatch import Dispatcher, dispatcher_of, per_options, rounded_dispatcher
+from jitnorm.interop import framework_of
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
-from jitnorm.ops.forms import Form
+from jitnorm.ops.forms import Form, Kind, Known, Shape
 
 _NVFP4 = Form("input mask global_scale", "({y_fp4}, {block_scale})")
 _MXFP8 = Form("input mask", "({out}, {block_scale})")
@@ -47,8 +46,13 @@ def kind_of_batch(quant: QuantSpec, batched: bool, masked: bool, per_matrix: boo
 
 
 def is_scale_per_matrix(scale: Any) -> bool:
-    """Whether a given scale has one element per matrix or expert."""
-    return scale is not None and prod(getattr(scale, "shape", ())) != 1
+    """Whether a given scale has one element per matrix."""
+    return is_per_matrix(tuple(getattr(scale, "shape", ())))
+
+
+def is_per_matrix(scale: Kind) -> bool:
+    """Whether a given scale of a shape has one element per matrix or expert."""
+    return isinstance(scale, tuple) and any(extent != 1 for extent in scale)
 
 
 def nvfp4_batched_quantize(
@@ -90,7 +94,10 @@ def nvfp4_batched_quantize(
         >>> codes.shape, scales.shape, codes.dtype.name, scales.dtype.name
         ((3, 2, 32), (3, 512), 'uint8', 'uint8')
     """
-    return _quantized(NVFP4_BATCHED_QUANTIZE, a, None, a_global_sf, sf_vec_size, nvfp4_4over6, enable_pdl, stream)
+    made: tuple[Any, Any] = _CALLS.call(
+        a, None, a_global_sf, stream, NVFP4_BATCHED_QUANTIZE, enable_pdl, "once", sf_vec_size, recipe_of(nvfp4_4over6)
+    )
+    return made
 
 
 def scaled_fp4_grouped_quantize(
@@ -191,9 +198,7 @@ def mxfp8_grouped_quantize(
         >>> codes.shape, scales.shape
         ((200, 128, 3), (32, 4, 2, 4, 1, 3))
     """
-    _check_batch(a)
-    framework_of(mask, "mask")
-    codes, scales = dispatcher_of(MXFP8_GROUPED_QUANTIZE, enable_pdl, backend).calls[_MXFP8](a, mask, stream)
+    codes, scales = _MXFP8_CALLS.call(a, mask, stream, enable_pdl, backend)
     return _taken_apart(codes, scales, 128)
 
 
@@ -202,8 +207,8 @@ def _grouped(
     rounding: str = "once",
 ) -> tuple[Any, Any]:  # fmt: skip
     """Codes and scales of the rows that a mask counts, in the shapes that grouped GEMMs take."""
-    framework_of(mask, "mask")
-    codes, scales = _quantized(op, a, mask, a_global_sf, 16, nvfp4_4over6, enable_pdl, stream, rounding)
+    recipe = recipe_of(nvfp4_4over6)
+    codes, scales = _MASKED_CALLS.call(a, mask, a_global_sf, stream, op, enable_pdl, rounding, 16, recipe)
     return _taken_apart(codes, scales, 32)
 
 
@@ -218,21 +223,29 @@ def _taken_apart(codes: Any, scales: Any, tile_bytes: int) -> tuple[Any, Any]:
     )
 
 
-def _check_batch(a: Any) -> None:
-    check_shaped(a, "a")
-    if len(a.shape) != 3:
-        raise ValueError(f"a: shape is {tuple(a.shape)}, expected (B, M, K)")
+def _check_batch(a: Shape) -> None:
+    if len(a) != 3:
+        raise ValueError(f"a: has {len(a)} dimensions, expected (B, M, K)")
 
 
-def _quantized(
-    op: Op, a: Any, mask: Any, a_global_sf: Any, block_size: int, nvfp4_4over6: Any, enable_pdl: bool | None,
-    stream: Any, rounding: str = "once",
-) -> tuple[Any, Any]:  # fmt: skip
-    """Codes and 128x4 scales of NVFP4."""
+def _calls(
+    a: Shape, global_scale: Kind, op: Op, enable_pdl: bool | None, rounding: str, block_size: int,
+    recipe: Any,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
     _check_batch(a)
-    dispatcher = rounded_dispatcher(
-        op, enable_pdl, rounding, block_size, recipe_of(nvfp4_4over6), a_global_sf is not None,
-        is_scale_per_matrix(a_global_sf),
-    )  # fmt: skip
-    made: tuple[Any, Any] = dispatcher.calls[_NVFP4](a, mask, a_global_sf, stream)
-    return made
+    options = (block_size, recipe, global_scale is not False, is_per_matrix(global_scale))
+    return rounded_dispatcher(op, enable_pdl, rounding, *options), _NVFP4
+
+
+def _masked_calls(a: Shape, _: Shape, global_scale: Kind, *options: Any) -> tuple[Dispatcher, Form]:
+    return _calls(a, global_scale, *options)
+
+
+def _mxfp8_calls(a: Shape, _: Shape, enable_pdl: bool | None, backend: str) -> tuple[Dispatcher, Form]:
+    _check_batch(a)
+    return dispatcher_of(MXFP8_GROUPED_QUANTIZE, enable_pdl, backend), _MXFP8
+
+
+_CALLS = Known(_calls, "a@0 mask a_global_sf?@8")
+_MASKED_CALLS = Known(_masked_calls, "a@0 mask@0 a_global_sf?@8")
+_MXFP8_CALLS = Known(_mxfp8_calls, "a@0 mask@0")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.dispatch import per_options
-from jitnorm.interop import generating
+from jitnorm.interop import check_shaped, generating
 from jitnorm.interop.record import Record
 from jitnorm.launcher import launcher, object_at
 from jitnorm.ops.run import run
@@ -26,17 +27,21 @@ _TWO_LAUNCHES = """
 def call({parameters}, stream):
     return _calls[_form]({parameters}, _before[_amax]({given}, stream), stream)
 """
-Kind = str | bool
-"""What an argument is: False for None, text that says how to find it, True for anything else."""
+Shape = tuple[int | None, ...]
+"""The shape of a tensor; None for extents that do not matter."""
+Kind = str | bool | Shape
+"""What an argument is: False for None, text that says how to find it, a tensor's shape, or True for anything else."""
 
 
 class Known:
     """The calls of a function with each combination of its options.
 
     Args:
-        find: creates the dispatcher of a call and its form, given the kinds of some arguments and then the options.
+        find: creates the dispatcher of a call and its form, given what matters of some arguments, then the options.
         arguments: the names of the arguments of the form, in the order in which a call passes them. `find` takes the
-            kinds of those with a star, and of those with a question mark whether they are None.
+            kinds of those with a star; of those with a question mark, whether they are not None; and of those with an
+            at sign their `Shape`, as many of its last extents as the number that follows. With one of these marks
+            before, it is in place of True; otherwise such an argument must be a tensor.
 
     Attributes:
         call: makes a call, given its arguments, the stream, and the options. It finds options by their identity, so
@@ -46,9 +51,9 @@ class Known:
     call: Callable[..., Any]
 
     def __init__(self, find: Callable[..., tuple[Dispatcher, Form]], arguments: str) -> None:
-        names = arguments.split()
-        self._find, self._passed = per_options(find), len(names) + 1
-        self._kinds = {place: name[-1] for place, name in enumerate(names) if name[-1] in "*?"}
+        parts = [_PART.fullmatch(argument) for argument in arguments.split()]
+        self._find, self._passed = per_options(find), len(parts) + 1
+        self._parts = {place: part for place, part in enumerate(parts) if part is not None}
         self.clear()
 
     def clear(self) -> None:
@@ -58,19 +63,38 @@ class Known:
 
     def _first(self, *given: Any) -> Any:
         self._found(*given)  # its errors come before the launcher is loaded
-        objects = (None, str, self._found)  # the launcher keeps them; other threads may be here, too
-        self.call = object_at(launcher().make_known(self._passed, list(self._kinds), id(objects)))
+        objects = (None, str, int, "shape", self._found)  # the launcher keeps them; other threads may be here, too
+        dims = [-1 if part["dims"] is None else int(part["dims"]) for part in self._parts.values()]
+        self.call = object_at(launcher().make_known(self._passed, list(self._parts), dims, id(objects)))
         return self.call(*given)
 
     def _found(self, *given: Any) -> tuple[Any, ...]:
         """The table of a call's function, its key and what must be kept, as kernels/launcher/known.h takes them."""
-        texts = [given[place] for place in self._kinds if type(given[place]) is str]
-        kinds = [
-            kind_of(given[place]) if mark == "*" else given[place] is not None for place, mark in self._kinds.items()
-        ]
+        texts = [given[place] for place in self._parts if type(given[place]) is str]
+        found = [_what_matters(given[place], **part.groupdict()) for place, part in self._parts.items()]
         options = given[self._passed :]
-        dispatcher, form = self._find(*kinds, *options)
+        dispatcher, form = self._find(*found, *options)
         return dispatcher.calls, form, texts, options
+
+
+_PART = re.compile(r"(?P<name>\w+)(?=[*?@])(?P<mark>[*?]?)(?:@(?P<dims>\d))?")
+
+
+def _what_matters(argument: Any, name: str, mark: str, dims: str | None) -> Kind:
+    """What `find` is given of an argument."""
+    if mark == "*" and type(argument) is str:
+        return argument
+    if dims is None or (mark and argument is None):
+        return argument is not None
+    check_shaped(argument, name)
+    first = len(argument.shape) - int(dims)
+    return tuple(int(extent) if place >= first else None for place, extent in enumerate(argument.shape))
+
+
+def text_of(shape: Shape) -> str:
+    """A shape in an error's words."""
+    known = [str(extent) for extent in shape if extent is not None]
+    return f"({', '.join(['...'] * (len(known) < len(shape)) + known)}{',' * (len(shape) == 1)})"
 
 
 def kind_of(argument: Any) -> Kind:

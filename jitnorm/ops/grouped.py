@@ -7,12 +7,11 @@ from typing import Any
 from jitnorm.catalogue.experts import GROUPED_QUANTIZE, SILU_AND_MUL_GROUPED_QUANTIZE
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
-from jitnorm.interop import check_shaped
 from jitnorm.kernels.config_rules import MAX_EXPERTS
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.activation import gate_columns_of
-from jitnorm.ops.batched import is_scale_per_matrix
-from jitnorm.ops.forms import Form, Kind, Known
+from jitnorm.ops.batched import is_per_matrix
+from jitnorm.ops.forms import Form, Kind, Known, Shape, text_of
 from jitnorm.ops.general import as_column, with_kinds, written_names
 
 
@@ -83,10 +82,9 @@ def grouped_quantize(
         ((200, 32), (640, 4))
     """
     rows = None if input_rows is None else as_column(input_rows)
-    per_expert = is_scale_per_matrix(scale if global_scale is None else global_scale)
     made: tuple[Any, ...] = _CALLS.call(
         input, out, out_scale, global_scale, scale, offsets, scale_offsets, rows, stream, spec, GROUPED_QUANTIZE,
-        enable_pdl, rounding, _experts_of(offsets), per_expert, activation or "",
+        enable_pdl, rounding, activation or "",
     )  # fmt: skip
     return made
 
@@ -119,24 +117,25 @@ def silu_and_mul_grouped_quantize(
         >>> codes.shape, scales.shape
         ((200, 32), (200, 1))
     """
-    per_expert = is_scale_per_matrix(scale if global_scale is None else global_scale)
     made: tuple[Any, ...] = _CALLS.call(
         input, out, out_scale, global_scale, scale, offsets, scale_offsets, None, stream, spec,
-        SILU_AND_MUL_GROUPED_QUANTIZE, enable_pdl, rounding, _experts_of(offsets), per_expert, activation,
-        gate_columns_of(granularity),
+        SILU_AND_MUL_GROUPED_QUANTIZE, enable_pdl, rounding, activation, gate_columns_of(granularity),
     )  # fmt: skip
     return made
 
 
 def _calls(
-    gives_scale: bool, of_global: Kind, of_scale: Kind, has_offsets: bool, gathers: bool, spec: QuantSpec, op: Op,
-    enable_pdl: bool | None, rounding: str, experts: int, per_expert: bool, activation: str, *columns: int,
+    gives_scale: bool, global_scale: Kind, scale: Kind, offsets: Shape, has_offsets: bool,
+    gathers: bool, spec: QuantSpec, op: Op, enable_pdl: bool | None, rounding: str, activation: str, *columns: int,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     """The dispatcher of an op's calls with such options, and their form."""
-    spec = with_kinds(spec, of_global, of_scale)
+    spec = with_kinds(spec, global_scale, scale)
+    per_expert = is_per_matrix(scale if global_scale is False else global_scale)
     _check_scale_offsets(spec, has_offsets)
     options = (True,) if gathers else columns
-    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, spec, activation, experts, per_expert, *options)
+    dispatcher = rounded_dispatcher(
+        op, enable_pdl, rounding, spec, activation, _experts_of(offsets), per_expert, *options
+    )
     written = written_names(spec, gives_scale)
     found = ("block_scale", "block_scale_unswizzled", "row_scale", "scale")
     results = (written.partition(" ")[0], *(name for name in found if name in dispatcher.names))
@@ -146,20 +145,14 @@ def _calls(
     )
 
 
-_CALLS = Known(_calls, "input out out_scale? global_scale* scale* offsets scale_offsets? input_rows?")
+_CALLS = Known(_calls, "input out out_scale? global_scale*@8 scale*@8 offsets@1 scale_offsets? input_rows?")
 
 
-# The same object for each call, which `Known` finds fast.
-_COUNTS: tuple[int, ...] = tuple(range(MAX_EXPERTS + 1))
-
-
-def _experts_of(offsets: Any) -> int:
-    check_shaped(offsets, "offsets")
-    shape = tuple(offsets.shape)
-    if len(shape) != 1 or not 1 < shape[0] <= MAX_EXPERTS + 1:
-        raise ValueError(f"offsets: shape is {shape}, expected (E + 1,) for 1 to {MAX_EXPERTS} experts")
-    experts: int = _COUNTS[shape[0] - 1]
-    return experts
+def _experts_of(offsets: Shape) -> int:
+    ends = offsets[0] if len(offsets) == 1 else None
+    if ends is None or not 1 < ends <= MAX_EXPERTS + 1:
+        raise ValueError(f"offsets: shape is {text_of(offsets)}, expected (E + 1,) for 1 to {MAX_EXPERTS} experts")
+    return ends - 1
 
 
 def _check_scale_offsets(spec: QuantSpec, has_offsets: bool) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 from jitnorm.catalogue.norms import ADD_RMSNORM_MULTI, RMSNORM_MULTI
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
-from jitnorm.interop import check_shaped, framework_of
+from jitnorm.interop import framework_of
 from jitnorm.kernels.finish_rules import MAX_WEIGHTS
-from jitnorm.ops.forms import Form
+from jitnorm.ops.forms import Form, Known, Shape, text_of
 from jitnorm.ops.run import Tensor
 
-_FORM = Form("input weight out eps", "{out}")
+_FORM = Form("input residual weight out residual_out eps", "{out}")
 _ADDED = Form("input residual weight out residual_out eps", "({out}, {residual_out})")
 
 
@@ -51,8 +51,8 @@ def rmsnorm_multi(
         >>> mlp
         array([[1.697, 0.   ]], dtype=float16)
     """
-    dispatcher = _dispatcher(RMSNORM_MULTI, weights, unit_bias, rounding, enable_pdl)
-    norms: Tensor = _norms(dispatcher.calls[_FORM](input, weights, out, eps, stream), input, out)
+    made = _CALLS.call(input, None, weights, out, None, eps, stream, RMSNORM_MULTI, enable_pdl, rounding, unit_bias)
+    norms: Tensor = _norms(made, input, out)
     return norms
 
 
@@ -85,17 +85,23 @@ def add_rmsnorm_multi(
         >>> b, total
         (array([[1.697, 0.   ]], dtype=float16), array([[3., 4.]], dtype=float16))
     """
-    dispatcher = _dispatcher(ADD_RMSNORM_MULTI, weights, unit_bias, rounding, enable_pdl)
-    norms, total = dispatcher.calls[_ADDED](input, residual, weights, out, residual_out, eps, stream)
+    norms, total = _CALLS.call(
+        input, residual, weights, out, residual_out, eps, stream, ADD_RMSNORM_MULTI, enable_pdl, rounding, unit_bias
+    )
     return _norms(norms, input, out), total
 
 
-def _dispatcher(op: Op, weights: Any, unit_bias: bool, rounding: str, enable_pdl: bool | None) -> Dispatcher:
-    check_shaped(weights, "weights")
-    shape = tuple(weights.shape)
-    if len(shape) != 2 or not 2 <= shape[0] <= MAX_WEIGHTS:
-        raise ValueError(f"weights: shape is {shape}; expected (n, hidden_size) with n of 2 to {MAX_WEIGHTS}")
-    return rounded_dispatcher(op, enable_pdl, rounding, int(shape[0]), unit_bias)
+def _calls(weights: Shape, op: Op, enable_pdl: bool | None, rounding: str, unit_bias: bool) -> tuple[Dispatcher, Form]:
+    count = weights[0] if len(weights) == 2 else None
+    if count is None or not 2 <= count <= MAX_WEIGHTS:
+        raise ValueError(
+            f"weights: shape is {text_of(weights)}; expected (n, hidden_size) with n of 2 to {MAX_WEIGHTS}"
+        )
+    form = _FORM if op is RMSNORM_MULTI else _ADDED
+    return rounded_dispatcher(op, enable_pdl, rounding, count, unit_bias), form
+
+
+_CALLS = Known(_calls, "input residual weights@2 out residual_out eps")
 
 
 def _norms(out: Any, input: Any, given: Any) -> Any:

@@ -7,8 +7,7 @@ from typing import Any
 from jitnorm.catalogue import norms
 from jitnorm.catalogue.op import WITHOUT_WEIGHT
 from jitnorm.dispatch import Dispatcher, RoundingDispatchers, rounded_dispatcher
-from jitnorm.interop import framework_of
-from jitnorm.ops.forms import Form
+from jitnorm.ops.forms import Form, Known, Shape
 from jitnorm.ops.run import Tensor
 
 _QK_RMSNORM, _GEMMA_QK_RMSNORM = RoundingDispatchers(norms.QK_RMSNORM), RoundingDispatchers(norms.GEMMA_QK_RMSNORM)
@@ -140,10 +139,17 @@ def q_kv_rmsnorm(
         >>> q.shape, kv.shape
         ((2, 32), (2, 16))
     """
-    framework_of(kv, "kv")
-    size = int(tuple(kv.shape)[-1]) if kv.shape else 0
-    dispatcher = rounded_dispatcher(norms.Q_KV_RMSNORM, enable_pdl, rounding, size)
-    return _qk_rmsnorm(dispatcher, q, kv, q_weight, kv_weight, eps, q_out, kv_out, stream)
+    made: tuple[Tensor, Tensor] = _Q_KV_CALLS.call(
+        q, kv, q_weight, kv_weight, q_out, kv_out, eps, stream, enable_pdl, rounding
+    )
+    return made
+
+
+def _q_kv_calls(kv: Shape, enable_pdl: bool | None, rounding: str) -> tuple[Dispatcher, Form]:
+    return rounded_dispatcher(norms.Q_KV_RMSNORM, enable_pdl, rounding, kv[-1] if kv else 0), _FORM
+
+
+_Q_KV_CALLS = Known(_q_kv_calls, "q kv@1 q_weight k_weight q_out k_out eps")
 
 
 def _qk_rmsnorm(

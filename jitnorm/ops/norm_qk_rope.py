@@ -6,8 +6,8 @@ from typing import Any
 
 from jitnorm.catalogue.norms import QK_RMSNORM_ROPE, QK_RMSNORM_ROPE_QUANT
 from jitnorm.catalogue.op import Op
-from jitnorm.dispatch import rounded_dispatcher
-from jitnorm.ops.forms import Form
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.ops.forms import Form, Known, Shape
 from jitnorm.ops.heads import rotary_size_of
 from jitnorm.ops.run import Tensor
 
@@ -78,10 +78,11 @@ def qk_rmsnorm_rope(
         >>> qkv.tolist()
         [[[-1.0, 1.0], [-2.0, 2.0], [3.0, 3.0]]]
     """
-    return _qk_rmsnorm_rope(
-        QK_RMSNORM_ROPE, q, k, q_weight, k_weight, cos_sin_cache, positions, eps, is_neox, q_out, k_out, enable_pdl,
-        unit_bias, rounding, head_size, stream,
+    made: tuple[Tensor, Tensor] = _CALLS.call(
+        q, k, q_weight, k_weight, cos_sin_cache, positions, None, None, q_out, k_out, eps, stream, QK_RMSNORM_ROPE,
+        enable_pdl, rounding, is_neox, unit_bias, head_size,
     )  # fmt: skip
+    return made
 
 
 def qk_rmsnorm_rope_quant(
@@ -137,20 +138,17 @@ def qk_rmsnorm_rope_quant(
         >>> q.astype(float).tolist(), k.astype(float).tolist()
         ([[-4.0, 4.0]], [[-2.0, 2.0]])
     """
-    return _qk_rmsnorm_rope(
-        QK_RMSNORM_ROPE_QUANT, q, k, q_weight, k_weight, cos_sin_cache, positions, eps, is_neox, q_out, k_out,
-        enable_pdl, unit_bias, rounding, head_size, stream, q_scale, k_scale,
+    made: tuple[Tensor, Tensor] = _CALLS.call(
+        q, k, q_weight, k_weight, cos_sin_cache, positions, q_scale, k_scale, q_out, k_out, eps, stream,
+        QK_RMSNORM_ROPE_QUANT, enable_pdl, rounding, is_neox, unit_bias, head_size,
     )  # fmt: skip
-
-
-def _qk_rmsnorm_rope(
-    op: Op, q: Any, k: Any, q_weight: Any, k_weight: Any, cos_sin_cache: Any, positions: Any, eps: float, is_neox: bool,
-    q_out: Any, k_out: Any, enable_pdl: bool | None, unit_bias: bool, rounding: str, head_size: int | None,
-    stream: Any, q_scale: Any = None, k_scale: Any = None,
-) -> tuple[Any, Any]:  # fmt: skip
-    rotary_size = rotary_size_of(cos_sin_cache)
-    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, is_neox, rotary_size, unit_bias, head_size)
-    made: tuple[Any, Any] = dispatcher.calls[_FORM](
-        q, k, q_weight, k_weight, cos_sin_cache, positions, q_scale, k_scale, q_out, k_out, eps, stream
-    )
     return made
+
+
+def _calls(
+    table: Shape, op: Op, enable_pdl: bool | None, rounding: str, is_neox: bool, unit_bias: bool, head_size: int | None
+) -> tuple[Dispatcher, Form]:
+    return rounded_dispatcher(op, enable_pdl, rounding, is_neox, rotary_size_of(table), unit_bias, head_size), _FORM
+
+
+_CALLS = Known(_calls, "q k q_weight k_weight cos_sin_cache@2 positions q_scale k_scale q_out k_out eps")

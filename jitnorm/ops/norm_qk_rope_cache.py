@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.norms import QK_RMSNORM_ROPE_CACHE, QK_RMSNORM_ROPE_CACHE_QUANT
-from jitnorm.dispatch import rounded_dispatcher
-from jitnorm.ops.forms import Form
-from jitnorm.ops.heads import check_caches, rotary_size_of, scale_of_heads
+from jitnorm.catalogue.op import Op
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.ops.forms import Form, Kind, Known, Shape
+from jitnorm.ops.heads import check_caches, check_kept, check_scale_of_heads, one_dimensional, rotary_size_of
 from jitnorm.ops.run import Tensor
 
 _FORM = Form(
@@ -88,10 +89,11 @@ def qk_rmsnorm_rope_cache(
         >>> keys.reshape(4, 2).tolist(), values[1, 1].tolist()
         ([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [-1.0, 1.0]], [[3.0, 4.0]])
     """
-    return _insert(
-        q, k, v, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, None, None, eps,
-        is_neox, q_out, enable_pdl, keep_heads, k_out, v_out, unit_bias, rounding, stream,
+    made: tuple[Any, Any, Any] = _CALLS.call(
+        q, k, v, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, None, None, q_out,
+        k_out, v_out, eps, stream, QK_RMSNORM_ROPE_CACHE, enable_pdl, rounding, is_neox, unit_bias, keep_heads,
     )  # fmt: skip
+    return made
 
 
 def qk_rmsnorm_rope_cache_quant(
@@ -161,24 +163,29 @@ def qk_rmsnorm_rope_cache_quant(
         >>> (keys[0, 0].tolist(), values[0, 0].tolist())  # the codes of -4, 4 and 2, 2
         ([[200, 72]], [[64, 64]])
     """
-    return _insert(
+    made: tuple[Any, Any, Any] = _CALLS.call(
         q, k, v, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache,
-        scale_of_heads(k_scale, "k_scale", k), scale_of_heads(v_scale, "v_scale", k), eps, is_neox, q_out, enable_pdl,
-        keep_heads, k_out, v_out, unit_bias, rounding, stream,
-    )  # fmt: skip
-
-
-def _insert(
-    q: Any, k: Any, v: Any, q_weight: Any, k_weight: Any, cos_sin_cache: Any, positions: Any, slot_mapping: Any,
-    key_cache: Any, value_cache: Any, k_scale: Any, v_scale: Any, eps: float, is_neox: bool, q_out: Any,
-    enable_pdl: bool | None, keep_heads: bool, k_out: Any, v_out: Any, unit_bias: bool, rounding: str, stream: Any,
-) -> tuple[Any, Any, Any]:  # fmt: skip
-    check_caches(k, key_cache, value_cache, keep_heads, k_out, v_out)
-    op = QK_RMSNORM_ROPE_CACHE if k_scale is None else QK_RMSNORM_ROPE_CACHE_QUANT
-    options = is_neox, rotary_size_of(cos_sin_cache), unit_bias, keep_heads
-    dispatcher = rounded_dispatcher(op, enable_pdl, rounding, *options)
-    made: tuple[Any, Any, Any] = dispatcher.calls[_FORM](
-        q, k, v, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, k_scale, v_scale,
-        q_out, k_out, v_out, eps, stream,
+        one_dimensional(k_scale), one_dimensional(v_scale), q_out, k_out, v_out, eps, stream,
+        QK_RMSNORM_ROPE_CACHE_QUANT, enable_pdl, rounding, is_neox, unit_bias, keep_heads,
     )  # fmt: skip
     return made
+
+
+def _calls(
+    k: Shape, table: Shape, key_cache: Shape, value_cache: Shape, k_scale: Kind, v_scale: Kind,
+    has_k: bool, has_v: bool, op: Op, enable_pdl: bool | None, rounding: str, is_neox: bool, unit_bias: bool,
+    keep_heads: bool,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    check_caches(k, key_cache, value_cache)
+    check_kept(keep_heads, has_k, has_v)
+    check_scale_of_heads(k_scale, "k_scale", k)
+    check_scale_of_heads(v_scale, "v_scale", k)
+    options = is_neox, rotary_size_of(table), unit_bias, keep_heads
+    return rounded_dispatcher(op, enable_pdl, rounding, *options), _FORM
+
+
+_CALLS = Known(
+    _calls,
+    "q k@2 v q_weight k_weight cos_sin_cache@2 positions slot_mapping key_cache@4 value_cache@4 k_scale?@1 v_scale?@1 "
+    "q_out k_out? v_out? eps",
+)

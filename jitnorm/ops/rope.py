@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitnorm.catalogue.op import Op
 from jitnorm.catalogue.rotations import ROPE, ROPE_QUANT
-from jitnorm.dispatch import rounded_dispatcher
-from jitnorm.ops.forms import Form
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.ops.forms import Form, Known, Shape
 from jitnorm.ops.heads import rotary_size_of
 from jitnorm.ops.run import Tensor
 
@@ -64,9 +65,8 @@ def rope(
         >>> qkv.tolist()
         [[[-2.0, 1.0], [-4.0, 3.0], [5.0, 6.0]]]
     """
-    dispatcher = rounded_dispatcher(ROPE, enable_pdl, rounding, is_neox, rotary_size_of(cos_sin_cache))
-    made: tuple[Tensor, Tensor] = dispatcher.calls[_FORM](
-        q, k, cos_sin_cache, positions, None, None, q_out, k_out, stream
+    made: tuple[Tensor, Tensor] = _CALLS.call(
+        q, k, cos_sin_cache, positions, None, None, q_out, k_out, stream, ROPE, enable_pdl, rounding, is_neox
     )
     return made
 
@@ -114,8 +114,15 @@ def rope_quant(
         >>> q.astype(float).tolist(), k.astype(float).tolist()
         ([[-8.0, 4.0]], [[-4.0, 2.0]])
     """
-    dispatcher = rounded_dispatcher(ROPE_QUANT, enable_pdl, rounding, is_neox, rotary_size_of(cos_sin_cache))
-    made: tuple[Tensor, Tensor] = dispatcher.calls[_FORM](
-        q, k, cos_sin_cache, positions, q_scale, k_scale, q_out, k_out, stream
-    )
+    made: tuple[Tensor, Tensor] = _CALLS.call(
+        q, k, cos_sin_cache, positions, q_scale, k_scale, q_out, k_out, stream, ROPE_QUANT, enable_pdl, rounding,
+        is_neox,
+    )  # fmt: skip
     return made
+
+
+def _calls(table: Shape, op: Op, enable_pdl: bool | None, rounding: str, is_neox: bool) -> tuple[Dispatcher, Form]:
+    return rounded_dispatcher(op, enable_pdl, rounding, is_neox, rotary_size_of(table)), _FORM
+
+
+_CALLS = Known(_calls, "q k cos_sin_cache@2 positions q_scale k_scale q_out k_out")

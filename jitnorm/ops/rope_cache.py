@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from jitnorm.catalogue.op import Op
 from jitnorm.catalogue.rotations import ROPE_CACHE, ROPE_CACHE_QUANT
-from jitnorm.dispatch import rounded_dispatcher
-from jitnorm.ops.forms import Form
-from jitnorm.ops.heads import check_caches, rotary_size_of, scale_of_heads
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.ops.forms import Form, Kind, Known, Shape
+from jitnorm.ops.heads import check_caches, check_kept, check_scale_of_heads, one_dimensional, rotary_size_of
 from jitnorm.ops.run import Tensor
 
 _FORM = Form(
@@ -76,11 +77,10 @@ def rope_cache(
         >>> keys[0].tolist(), values[0].tolist()
         ([[[0.0, 0.0]], [[-4.0, 3.0]]], [[[0.0, 0.0]], [[3.0, 4.0]]])
     """
-    check_caches(k, key_cache, value_cache, keep_heads, k_out, v_out)
-    options = is_neox, rotary_size_of(cos_sin_cache), keep_heads
-    made: tuple[Any, Any, Any] = rounded_dispatcher(ROPE_CACHE, enable_pdl, rounding, *options).calls[_FORM](
-        q, k, v, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, None, None, q_out, k_out, v_out, stream
-    )
+    made: tuple[Any, Any, Any] = _CALLS.call(
+        q, k, v, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, None, None, q_out, k_out, v_out,
+        stream, ROPE_CACHE, enable_pdl, rounding, is_neox, keep_heads,
+    )  # fmt: skip
     return made
 
 
@@ -141,10 +141,27 @@ def rope_cache_quant(
         >>> (keys[0, 0].tolist(), values[0, 0].tolist())  # the codes of -4, 4 and 2, 2
         ([[200, 72]], [[64, 64]])
     """
-    check_caches(k, key_cache, value_cache, keep_heads, k_out, v_out)
-    scales = scale_of_heads(k_scale, "k_scale", k), scale_of_heads(v_scale, "v_scale", k)
-    options = is_neox, rotary_size_of(cos_sin_cache), keep_heads
-    made: tuple[Any, Any, Any] = rounded_dispatcher(ROPE_CACHE_QUANT, enable_pdl, rounding, *options).calls[_FORM](
-        q, k, v, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, *scales, q_out, k_out, v_out, stream
-    )
+    made: tuple[Any, Any, Any] = _CALLS.call(
+        q, k, v, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, one_dimensional(k_scale),
+        one_dimensional(v_scale), q_out, k_out, v_out, stream, ROPE_CACHE_QUANT, enable_pdl, rounding, is_neox,
+        keep_heads,
+    )  # fmt: skip
     return made
+
+
+def _calls(
+    k: Shape, table: Shape, key_cache: Shape, value_cache: Shape, k_scale: Kind, v_scale: Kind,
+    has_k: bool, has_v: bool, op: Op, enable_pdl: bool | None, rounding: str, is_neox: bool, keep_heads: bool,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    check_caches(k, key_cache, value_cache)
+    check_kept(keep_heads, has_k, has_v)
+    check_scale_of_heads(k_scale, "k_scale", k)
+    check_scale_of_heads(v_scale, "v_scale", k)
+    return rounded_dispatcher(op, enable_pdl, rounding, is_neox, rotary_size_of(table), keep_heads), _FORM
+
+
+_CALLS = Known(
+    _calls,
+    "q k@2 v cos_sin_cache@2 positions slot_mapping key_cache@4 value_cache@4 k_scale?@1 v_scale?@1 "
+    "q_out k_out? v_out?",
+)

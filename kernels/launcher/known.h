@@ -1,19 +1,27 @@
 // Finds the function that makes a call by the call's options, 0.5 us faster than a dict with tuples as keys.
 class Known {
  public:
-  // A call has `passed` arguments for the function that makes it, then options. Of the arguments at `kinds` it matters
-  // whether they are None, a certain text, or anything else.
-  // `objects`: None, str, and a function that takes the call and returns a table of functions, the key of the one
-  // that makes the call, and what must be kept: texts and options, so that no other object gets their addresses.
-  Known(intptr_t passed, std::vector<int64_t> kinds, PyObject* objects) : passed_(passed), kinds_(std::move(kinds)) {
+  // An argument that matters to what makes a call: whether it is None, a certain text, or anything else, and if it is
+  // a tensor, how many dimensions it has and the extents of the last `dims`; -1 if its shape does not matter.
+  struct Part {
+    int64_t place, dims;
+  };
+
+  // A call has `passed` arguments for the function that makes it, of which `parts` matter, then options.
+  // `objects`: None, str, int, "shape", and a function that takes the call and returns a table of functions, the key of
+  // the one that makes the call, and what must be kept: texts and options, so that no other object gets their
+  // addresses.
+  Known(intptr_t passed, std::vector<Part> parts, PyObject* objects) : passed_(passed), parts_(std::move(parts)) {
     Py_IncRef(objects);
     int place = 0;
-    for (PyObject** field : {&none_, &text_, &find_}) *field = PyTuple_GetItem(objects, place++);
+    for (PyObject** field : {&none_, &text_, &int_, &shape_, &find_}) *field = PyTuple_GetItem(objects, place++);
   }
 
   PyObject* Run(PyObject* const* given, intptr_t count) const {
     Key key;
-    const Reference found = Describe(given, count, key) ? FindOrLearn(key, given, count) : CallOf(find_, given, count);
+    const bool is_described = Describe(given, count, key);
+    if (!is_described) PyErr_Clear();  // `find_` raises an error in the caller's terms
+    const Reference found = is_described ? FindOrLearn(key, given, count) : CallOf(find_, given, count);
     if (!found) return nullptr;
     const Reference make(PyObject_GetItem(PyTuple_GetItem(found.get(), 0), PyTuple_GetItem(found.get(), 1)));
     return make ? CallOf(make.get(), given, passed_).Release() : nullptr;
@@ -27,6 +35,11 @@ class Known {
     int count = 0;
 
     Key() {}  // leaves what is read only after it was written
+    bool Add(uint64_t word) {
+      if (count == kCapacity) return false;
+      words[count++] = word;
+      return true;
+    }
     std::string_view bytes() const { return {reinterpret_cast<const char*>(words), count * sizeof(words[0])}; }
     bool operator==(const Key& other) const { return bytes() == other.bytes(); }
   };
@@ -36,16 +49,32 @@ class Known {
 
   // Arguments are described by two bits each, and texts also by their addresses, as options are. True is thus not 1.
   bool Describe(PyObject* const* given, intptr_t count, Key& key) const {
-    if (count < passed_ || count - passed_ + kinds_.size() >= Key::kCapacity) return false;
-    uint64_t& kinds = key.words[key.count++];
-    kinds = 0;
-    for (const int64_t place : kinds_) {
-      const bool is_text = given[place] != none_ && IsOf(given[place], text_);
-      if (is_text) key.words[key.count++] = AddressOf(given[place]);
-      kinds = kinds << 2 | (given[place] == none_ ? 0 : is_text ? 2 : 1);
+    if (count < passed_ || !key.Add(0)) return false;
+    uint64_t kinds = 0;
+    for (const Part& part : parts_) {
+      PyObject* argument = given[part.place];
+      const bool is_text = argument != none_ && IsOf(argument, text_);
+      kinds = kinds << 2 | (argument == none_ ? 0 : is_text ? 2 : 1);
+      if (is_text && !key.Add(AddressOf(argument))) return false;
+      if (argument != none_ && !is_text && part.dims >= 0 && !DescribeShape(argument, part.dims, key)) return false;
     }
-    for (intptr_t i = passed_; i < count; ++i) key.words[key.count++] = AddressOf(given[i]);
+    key.words[0] = kinds;
+    for (intptr_t i = passed_; i < count; ++i) {
+      if (!key.Add(AddressOf(given[i]))) return false;
+    }
     return true;
+  }
+
+  // False, with an error, for anything but a tensor whose extents are known.
+  bool DescribeShape(PyObject* tensor, int64_t dims, Key& key) const {
+    const Reference shape(PyObject_GetAttr(tensor, shape_));
+    const intptr_t rank = shape ? PyTuple_Size(shape.get()) : -1;
+    if (rank < 0 || !key.Add(rank)) return false;
+    for (intptr_t d = std::max<intptr_t>(0, rank - dims); d < rank; ++d) {
+      PyObject* extent = PyTuple_GetItem(shape.get(), d);
+      if (!IsOf(extent, int_) || !key.Add(PyLong_AsLongLong(extent))) return false;
+    }
+    return PyErr_Occurred() == nullptr;
   }
 
   static uint64_t AddressOf(PyObject* object) { return reinterpret_cast<uint64_t>(object); }
@@ -69,14 +98,16 @@ class Known {
   using Table = std::unordered_map<Key, Reference, KeyHash>;
   static constexpr size_t kMost = 1024;
   intptr_t passed_;
-  std::vector<int64_t> kinds_;
-  PyObject *none_, *text_, *find_;
+  std::vector<Part> parts_;
+  PyObject *none_, *text_, *int_, *shape_, *find_;
   mutable Table known_;
 };
 
 // The address of a function of Python for the parameters of `Known`, the last by its address.
-inline int64_t MakeKnown(int64_t passed, const ffi::Array<int64_t>& kinds, int64_t objects) {
+inline int64_t MakeKnown(int64_t passed, const ffi::Array<int64_t>& places, const ffi::Array<int64_t>& dims,
+                         int64_t objects) {
+  std::vector<Known::Part> parts;
+  for (size_t i = 0; i < places.size(); ++i) parts.push_back({places[i], dims[i]});
   const WithPython held;
-  return FunctionOf(
-      new Known(passed, std::vector<int64_t>(kinds.begin(), kinds.end()), reinterpret_cast<PyObject*>(objects)));
+  return FunctionOf(new Known(passed, std::move(parts), reinterpret_cast<PyObject*>(objects)));
 }

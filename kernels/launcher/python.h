@@ -36,6 +36,7 @@ JITNORM_PYTHON PyObject* PyObject_GenericGetDict(PyObject*, void*);
 JITNORM_PYTHON PyObject* PyType_GenericNew(PyObject*, PyObject*, PyObject*);
 JITNORM_PYTHON PyObject* PyTuple_New(intptr_t);
 JITNORM_PYTHON PyObject* PyTuple_GetItem(PyObject*, intptr_t);
+JITNORM_PYTHON intptr_t PyTuple_Size(PyObject*);
 JITNORM_PYTHON int PyTuple_SetItem(PyObject*, intptr_t, PyObject*);
 JITNORM_PYTHON int PyDict_Update(PyObject*, PyObject*);
 JITNORM_PYTHON PyObject* PyDict_GetItemWithError(PyObject*, PyObject*);

@@ -6,7 +6,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from jitnorm.kernels.quant_spec import QuantSpec
@@ -14,6 +16,7 @@ from jitnorm.kernels.quant_spec import QuantSpec
 import jitnorm
 from jitnorm.ops import forms
 from jitnorm.ops.general import _QUANTIZE_CALLS
+from jitnorm.ops.rope import _CALLS as _ROPE_CALLS
 from jitnorm.quantized import QuantizedTensor
 
 X = torch.randn(2, 64, dtype=torch.bfloat16)
@@ -59,6 +62,43 @@ def test_options_that_equal_others_are_refused_after_them() -> None:
             jitnorm.quantize(X, spec=jitnorm.MXFP8, batched=0)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="unhashable"):
             jitnorm.quantize(X, spec=jitnorm.MXFP8, rounding=[])  # type: ignore[arg-type]
+
+
+def test_shapes_that_matter_make_different_calls() -> None:
+    for count in (2, 3, 4, 2):
+        weights = torch.randn(count, 64, dtype=torch.bfloat16)
+        for rows in (1, 2, 5):
+            norms = jitnorm.rmsnorm_multi(torch.randn(rows, 64, dtype=torch.bfloat16), weights)
+            assert norms.shape == (count, rows, 64)
+    for weights in (torch.ones(64), torch.ones(5, 64), torch.ones(2, 2, 64)):
+        with pytest.raises(ValueError, match=r"weights: shape is \(.*64,?\); expected \(n, hidden_size\)"):
+            jitnorm.rmsnorm_multi(X, weights)
+
+
+def test_a_scale_of_each_expert_follows_one_of_all() -> None:
+    offsets, spec = torch.tensor([0, 1, 2], dtype=torch.int32), QuantSpec.parse("e2m1/16/e4m3")
+    for scale in (torch.ones(1), torch.tensor([1.0, 4.0]), "row", torch.tensor(1.0), torch.tensor([1.0, 4.0])):
+        codes, *_ = jitnorm.grouped_quantize(X, offsets, spec=spec, global_scale=scale)
+        each = [scale] * 2 if isinstance(scale, str) or scale.numel() == 1 else [part.view(1) for part in scale]
+        alone = [jitnorm.quantize(X[i : i + 1], spec=spec, global_scale=each[i]).data for i in range(2)]
+        assert torch.equal(codes.view(torch.uint8), torch.cat([part.view(torch.uint8) for part in alone]))
+
+
+def test_only_the_last_extents_that_matter_are_remembered() -> None:
+    table, q = torch.randn(8, 64), torch.randn(3, 2, 64)
+    for _ in range(2):
+        jitnorm.rope(q, q, table, torch.zeros(3, dtype=torch.int64))
+    with mock.patch.object(_ROPE_CALLS, "_find", side_effect=AssertionError):
+        jitnorm.rope(q[:2], q[:2], table, torch.zeros(2, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("table", [None, "half", 1.0, torch.ones(8, 64).to_sparse(), np.ones(64)])
+def test_what_is_no_table_of_angles_is_refused_each_time(table: Any) -> None:
+    q, positions = torch.randn(3, 2, 64), torch.zeros(3, dtype=torch.int64)
+    for _ in range(2):
+        jitnorm.rope(q, q, torch.randn(8, 64), positions)
+        with pytest.raises((TypeError, ValueError), match="cos_sin_cache: "):
+            jitnorm.rope(q, q, table, positions)
 
 
 @pytest.mark.parametrize("text", SPECS)
