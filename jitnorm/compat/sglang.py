@@ -133,7 +133,7 @@ def sgl_per_tensor_quant_fp8(
     if is_static:
         quantize_pair(input, _E4M3, output_q, None, output_s)
     else:
-        jitnorm.quantize(input, spec=_E4M3, scale="tensor", out=output_q, out_scale=output_s)
+        quantize_pair(input, _E4M3, output_q, output_s, "tensor")
 
 
 per_tensor_quant_fp8 = sgl_per_tensor_quant_fp8
@@ -245,8 +245,7 @@ def sglang_per_token_quant_fp8(
     output_s: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """FP8 with a scale for each row: codes, and float32 scales (M, 1)."""
-    codes, scales = quantize_pair(x, spec_of(element_of(dtype, "dtype"), "row"), output_q, output_s)
-    return codes, scales.view(-1, 1) if output_s is None else output_s
+    return quantize_pair(x, spec_of(element_of(dtype, "dtype"), "row"), output_q, output_s, is_column=True)
 
 
 def sglang_per_token_group_quant_fp8(
@@ -291,8 +290,10 @@ def per_token_quant_int8(
 
     Sums are torch's, in float64 and rounded once.
     """
-    codes, scales = quantize_pair(x, spec_of("int8", "row"))
-    made = codes, scales.view(*x.shape[:-1], 1).to(scale_dtype)
+    codes, scales = quantize_pair(x, spec_of("int8", "row"), is_column=True)
+    if x.ndim != 2:  # a view takes 0.8 us
+        scales = scales.view(*x.shape[:-1], 1)
+    made = codes, scales.to(scale_dtype)
     return (*made, x.sum(-1, dtype=torch.float64).to(x.dtype)) if cal_sum else made
 
 

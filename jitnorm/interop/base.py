@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from jitnorm.interop.record import Record
+from jitnorm.interop.record import Record, Views
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
@@ -81,7 +81,7 @@ class Framework(ABC):
 
     def direct(
         self, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str, record: Record | None,
-        otherwise: Callable[..., Any],
+        views: Views, otherwise: Callable[..., Any],
     ) -> Callable[..., Any]:  # fmt: skip
         """Generate a function for calls in a fixed form, if `has_direct`.
 
@@ -91,6 +91,7 @@ class Framework(ABC):
             result: what is returned: ``None``, an argument or an output in braces, or a tuple of those in parentheses;
                 ``{record}`` is the record.
             record: an object that is returned.
+            views: what is returned in place of outputs that are allocated.
             otherwise: makes the calls that are not usual.
         """
         raise NotImplementedError(f"{type(self).__name__} has no direct calls")
@@ -197,6 +198,10 @@ class Framework(ABC):
         """Merge the last two dimensions; copies only if they are not contiguous."""
         *leading, a, b = tensor.shape
         return tensor.reshape((*leading, a * b))
+
+    def with_dtype(self, tensor: Any, dtype: str) -> Any:
+        """View a tensor's elements as another dtype of their size; the tensor itself where the library has no views."""
+        return tensor
 
     def result(self, output: Any) -> Any:
         """Convert an output allocated by `empty` to the caller's result."""

@@ -1,10 +1,16 @@
-"""An object that calls return, such as a QuantizedTensor."""
+"""What calls return besides tensors as kernels write them: an object such as a QuantizedTensor, and views."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+View = Callable[[Any, Any], Any]
+"""Makes a view of an output, given the call's first tensor, too: of all its memory, or the output itself."""
+Views = Mapping[str, View]
+"""What is returned in place of outputs that a call allocates, by their names."""
+NO_VIEWS: Views = {}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitnorm.ffi import tvm_ffi
 from jitnorm.interop.base import Framework, Way
-from jitnorm.interop.record import Record
+from jitnorm.interop.record import Record, Views
 from jitnorm.interop.torch_refusals import TorchRefusals
 from jitnorm.interop.torch_way import direct_call, usual_way
 
@@ -68,9 +68,9 @@ class Torch(Framework):
 
     def direct(
         self, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str, record: Record | None,
-        otherwise: Callable[..., Any],
+        views: Views, otherwise: Callable[..., Any],
     ) -> Callable[..., Any]:  # fmt: skip
-        return direct_call(self._torch, self, dispatcher, parameters, result, record, otherwise)
+        return direct_call(self._torch, self, dispatcher, parameters, result, record, views, otherwise)
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
         if not self.makes_calls_of(tensors) and not self._refusals.is_differentiated(tensors):
@@ -191,7 +191,10 @@ class Torch(Framework):
         return tensor.view(self._torch.uint8) if tensor.dtype.itemsize == 1 else tensor
 
     def unpickled(self, tensor: Any, dtype: str) -> Any:
-        return tensor.view(self._dtype(dtype)) if tensor.dtype.itemsize == 1 else tensor
+        return self.with_dtype(tensor, dtype) if tensor.dtype.itemsize == 1 else tensor
+
+    def with_dtype(self, tensor: Any, dtype: str) -> Any:
+        return tensor.view(self._dtype(dtype))
 
     def likeness(self, tensor: Any) -> Hashable:
         return tensor.shape, tensor.dtype, tensor.device

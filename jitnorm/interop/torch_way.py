@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop.base import Framework, Way, stream_handle
-from jitnorm.interop.record import Record
+from jitnorm.interop.record import NO_VIEWS, Record, View, Views
 from jitnorm.launcher import object_at
 
 if TYPE_CHECKING:
@@ -43,17 +43,17 @@ def usual_way(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Way:
 
 def direct_call(
     torch: Any, framework: Framework, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str,
-    record: Record | None, otherwise: Callable[..., Any],
+    record: Record | None, views: Views, otherwise: Callable[..., Any],
 ) -> Callable[..., Any]:  # fmt: skip
     """`Framework.direct` for torch; the arguments are those of `usual_way` and of `Framework.direct`."""
     kind = _NONE if result == "None" else _TUPLE if result.startswith("(") else _SINGLE
     returned = re.findall(r"\{(\w+)\}", result)
-    return usual_call(torch, framework, dispatcher, parameters, returned, kind, record, otherwise)
+    return usual_call(torch, framework, dispatcher, parameters, returned, kind, record, views, otherwise)
 
 
 def usual_call(
     torch: Any, framework: Framework, dispatcher: Dispatcher, parameters: Sequence[str], returned: Sequence[str],
-    kind: int, record: Record | None = None, otherwise: Callable[..., Any] | None = None,
+    kind: int, record: Record | None = None, views: Views = NO_VIEWS, otherwise: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
     """A function of the launcher that makes a dispatcher's usual calls.
 
@@ -65,17 +65,23 @@ def usual_call(
         returned: the names of the arguments that it returns; ``record`` for the record.
         kind: how it returns them.
         record: what that is.
+        views: as of `Framework.direct`.
         otherwise: makes the other calls; without it, they return None.
     """
     outputs, order = dispatcher.outputs, [*parameters, "stream"]
     allocated = [name for name in outputs.names if name not in outputs.updated]
 
     def find_patterns(*leaders: Any) -> tuple[Any, ...] | None:
-        """Tensors that outputs are allocated like, as the long way has remembered them."""
+        """Tensors that outputs are allocated like, then what the kernel writes if that is no view of itself."""
         likeness = framework.likeness(leaders[0])
         makers = outputs.makers.get((likeness, *(each.shape for each in leaders)) if leaders[1:] else likeness, {})
         found = tuple(getattr(makers.get(name), "pattern", None) for name in allocated)
-        return None if any(each is None for each in found) else found
+        if any(each is None for each in found):
+            return None
+        viewed = [
+            _viewed(torch, each, leaders[0], views.get(name)) for name, each in zip(allocated, found, strict=True)
+        ]
+        return *viewed, *(None if view is each else each for view, each in zip(viewed, found, strict=True))
 
     objects = _objects(torch, framework, find_patterns, record, otherwise)
     given = [order.index(name) if name in order else -1 for name in (*dispatcher.arguments, "stream")]
@@ -91,6 +97,19 @@ def usual_call(
     )
     made: Callable[..., Any] = object_at(address)
     return made
+
+
+def _viewed(torch: Any, pattern: Any, first: Any, view: View | None) -> Any:
+    """A view of a tensor like a pattern, without memory; the pattern itself if that is all the view is."""
+    if view is None:
+        return pattern
+    # Of its own, because the strides of a pattern are zero.
+    whole = torch.empty(pattern.shape, dtype=pattern.dtype, device=pattern.device)
+    viewed = view(whole, first)
+    if viewed.nbytes != whole.nbytes:
+        raise RuntimeError(f"a view of {tuple(viewed.shape)} is not all of an output of {tuple(whole.shape)}")
+    whole.untyped_storage().resize_(0)
+    return pattern if viewed is whole else viewed
 
 
 def _objects(

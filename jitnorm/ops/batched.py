@@ -14,12 +14,33 @@ from jitnorm.catalogue.quantizers import (
 )
 from jitnorm.dispatch import Dispatcher, dispatcher_of, per_options, rounded_dispatcher
 from jitnorm.interop import framework_of
+from jitnorm.interop.record import View
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.forms import Form, Kind, Known, Shape
 
-_NVFP4 = Form("input mask global_scale", "({y_fp4}, {block_scale})")
-_MXFP8 = Form("input mask", "({out}, {block_scale})")
+
+def _matrices_last(codes: Any, _: Any) -> Any:
+    """A view of codes of a batch with the matrices last."""
+    return framework_of(codes, "codes").permuted(codes, tuple(codes.shape), (1, 2, 0))
+
+
+def _tiles(columns: int) -> View:
+    """Makes a view of 128x4 scales by the dimensions of their tiles, each of so many of the input's columns."""
+
+    def view(scales: Any, a: Any) -> Any:
+        tiles = (a.shape[0], ceil_div(a.shape[1], 128), ceil_div(a.shape[2], columns), 32, 4, 4)
+        return framework_of(scales, "scales").permuted(scales, tiles, (3, 4, 1, 5, 2, 0))
+
+    return view
+
+
+_BATCHED = Form("input mask global_scale", "({y_fp4}, {block_scale})")
+_NVFP4, _GATED_NVFP4 = (
+    Form("input mask global_scale", "({y_fp4}, {block_scale})", views={"y_fp4": _matrices_last, "block_scale": scales})
+    for scales in (_tiles(64), _tiles(128))
+)
+_MXFP8 = Form("input mask", "({out}, {block_scale})", views={"out": _matrices_last, "block_scale": _tiles(128)})
 
 
 @per_options
@@ -140,7 +161,10 @@ def scaled_fp4_grouped_quantize(
         >>> codes.shape, scales.shape
         ((200, 32, 3), (32, 4, 2, 4, 1, 3))
     """
-    return _grouped(SCALED_FP4_GROUPED_QUANTIZE, a, mask, a_global_sf, nvfp4_4over6, enable_pdl, stream)
+    made: tuple[Any, Any] = _MASKED_CALLS.call(
+        a, mask, a_global_sf, stream, SCALED_FP4_GROUPED_QUANTIZE, enable_pdl, "once", 16, recipe_of(nvfp4_4over6)
+    )
+    return made
 
 
 def silu_and_mul_scaled_nvfp4_experts_quantize(
@@ -165,8 +189,11 @@ def silu_and_mul_scaled_nvfp4_experts_quantize(
         >>> codes.shape, scales.shape
         ((200, 32, 3), (32, 4, 2, 4, 1, 3))
     """
-    op = SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE
-    return _grouped(op, a, mask, a_global_sf, nvfp4_4over6, enable_pdl, stream, rounding)
+    made: tuple[Any, Any] = _MASKED_CALLS.call(
+        a, mask, a_global_sf, stream, SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE, enable_pdl, rounding, 16,
+        recipe_of(nvfp4_4over6),
+    )  # fmt: skip
+    return made
 
 
 def mxfp8_grouped_quantize(
@@ -198,29 +225,8 @@ def mxfp8_grouped_quantize(
         >>> codes.shape, scales.shape
         ((200, 128, 3), (32, 4, 2, 4, 1, 3))
     """
-    codes, scales = _MXFP8_CALLS.call(a, mask, stream, enable_pdl, backend)
-    return _taken_apart(codes, scales, 128)
-
-
-def _grouped(
-    op: Op, a: Any, mask: Any, a_global_sf: Any, nvfp4_4over6: Any, enable_pdl: bool | None, stream: Any,
-    rounding: str = "once",
-) -> tuple[Any, Any]:  # fmt: skip
-    """Codes and scales of the rows that a mask counts, in the shapes that grouped GEMMs take."""
-    recipe = recipe_of(nvfp4_4over6)
-    codes, scales = _MASKED_CALLS.call(a, mask, a_global_sf, stream, op, enable_pdl, rounding, 16, recipe)
-    return _taken_apart(codes, scales, 32)
-
-
-def _taken_apart(codes: Any, scales: Any, tile_bytes: int) -> tuple[Any, Any]:
-    """View codes, and 128x4 scales by the dimensions of their tiles, with the matrices last."""
-    matrices, rows, code_bytes = codes.shape
-    tiles = (matrices, ceil_div(rows, 128), ceil_div(code_bytes, tile_bytes), 32, 4, 4)
-    framework = framework_of(codes, "codes")
-    return (
-        framework.permuted(codes, (matrices, rows, code_bytes), (1, 2, 0)),
-        framework.permuted(scales, tiles, (3, 4, 1, 5, 2, 0)),
-    )
+    made: tuple[Any, Any] = _MXFP8_CALLS.call(a, mask, stream, enable_pdl, backend)
+    return made
 
 
 def _check_batch(a: Shape) -> None:
@@ -234,18 +240,30 @@ def _calls(
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     _check_batch(a)
     options = (block_size, recipe, global_scale is not False, is_per_matrix(global_scale))
-    return rounded_dispatcher(op, enable_pdl, rounding, *options), _NVFP4
+    return rounded_dispatcher(op, enable_pdl, rounding, *options), _FORMS[op]
 
 
-def _masked_calls(a: Shape, _: Shape, global_scale: Kind, *options: Any) -> tuple[Dispatcher, Form]:
+def _check_mask(has_mask: bool) -> None:
+    if not has_mask:
+        raise TypeError("mask: is None; expected a tensor that counts the rows of each matrix")
+
+
+def _masked_calls(a: Shape, has_mask: bool, global_scale: Kind, *options: Any) -> tuple[Dispatcher, Form]:
+    _check_mask(has_mask)
     return _calls(a, global_scale, *options)
 
 
-def _mxfp8_calls(a: Shape, _: Shape, enable_pdl: bool | None, backend: str) -> tuple[Dispatcher, Form]:
+def _mxfp8_calls(a: Shape, has_mask: bool, enable_pdl: bool | None, backend: str) -> tuple[Dispatcher, Form]:
     _check_batch(a)
+    _check_mask(has_mask)
     return dispatcher_of(MXFP8_GROUPED_QUANTIZE, enable_pdl, backend), _MXFP8
 
 
+_FORMS = {
+    NVFP4_BATCHED_QUANTIZE: _BATCHED,
+    SCALED_FP4_GROUPED_QUANTIZE: _NVFP4,
+    SILU_AND_MUL_SCALED_NVFP4_EXPERTS_QUANTIZE: _GATED_NVFP4,
+}
 _CALLS = Known(_calls, "a@0 mask a_global_sf?@8")
-_MASKED_CALLS = Known(_masked_calls, "a@0 mask@0 a_global_sf?@8")
-_MXFP8_CALLS = Known(_mxfp8_calls, "a@0 mask@0")
+_MASKED_CALLS = Known(_masked_calls, "a@0 mask? a_global_sf?@8")
+_MXFP8_CALLS = Known(_mxfp8_calls, "a@0 mask?")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitnorm.dispatch import per_options
 from jitnorm.interop import check_shaped, generating
-from jitnorm.interop.record import Record
+from jitnorm.interop.record import NO_VIEWS, Record, Views
 from jitnorm.launcher import launcher, object_at
 from jitnorm.ops.run import run
 
@@ -63,7 +63,14 @@ class Known:
 
     def _first(self, *given: Any) -> Any:
         self._found(*given)  # its errors come before the launcher is loaded
-        objects = (None, str, int, "shape", self._found)  # the launcher keeps them; other threads may be here, too
+        objects = (
+            None,
+            Exception,
+            str,
+            int,
+            "shape",
+            self._found,
+        )  # the launcher keeps them; other threads may be here, too
         dims = [-1 if part["dims"] is None else int(part["dims"]) for part in self._parts.values()]
         self.call = object_at(launcher().make_known(self._passed, list(self._parts), dims, id(objects)))
         return self.call(*given)
@@ -111,13 +118,15 @@ class Form:
         result: what a call returns: ``None``, an argument or an output in braces, or a tuple of those in parentheses;
             ``{record}`` is the record.
         record: an object that a call returns.
+        views: what a call returns in place of outputs that it allocates.
     """
 
     # The argument that the first of two launches finds.
     _FOUND = "amax_parts"
 
-    def __init__(self, parameters: str, result: str, record: Record | None = None) -> None:
+    def __init__(self, parameters: str, result: str, record: Record | None = None, views: Views = NO_VIEWS) -> None:
         self._parameters, self._result, self._record = tuple(parameters.split()), result, record
+        self._views = views
 
     def of(self, dispatcher: Dispatcher) -> Callable[..., Any]:
         """A function that makes a dispatcher's calls, until a framework's own is known."""
@@ -126,13 +135,17 @@ class Form:
         names = dict.fromkeys((*self._parameters, *dispatcher.outputs.names))
         # A framework that makes the call itself returns only what the dispatcher takes.
         results = {name: f"_named['{name}']" if name in dispatcher.names else name for name in names}
+        for name in self._views.keys() & results.keys():
+            view = f"_views['{name}']({results[name]}, {dispatcher.first})"
+            results[name] = f"({view} if {name} is None else {name})" if name in self._parameters else view
         if self._record is not None:
             results["record"] = self._record.expression.format_map(results)
 
         def generate(kind: type) -> None:
             if dispatcher.calls[self] is call:
-                direct = generating[kind].direct(dispatcher, self._parameters, self._result, self._record, call)
-                dispatcher.calls[self] = direct
+                dispatcher.calls[self] = generating[kind].direct(
+                    dispatcher, self._parameters, self._result, self._record, self._views, call
+                )
 
         text = _TEXT.format(
             parameters=", ".join(self._parameters),
@@ -141,8 +154,8 @@ class Form:
             result=self._result.format_map(results),
         )
         scope: dict[str, Any] = {
-            "_record": self._record, "_run": run, "_dispatcher": dispatcher, "_generating": generating,
-            "_generate": generate,
+            "_record": self._record, "_views": self._views, "_run": run, "_dispatcher": dispatcher,
+            "_generating": generating, "_generate": generate,
         }  # fmt: skip
         exec(text, scope)
         call: Callable[..., Any] = scope["call"]
@@ -152,7 +165,7 @@ class Form:
         given = [name for name in self._parameters if name in before.arguments]
         scope: dict[str, Any] = {
             "_calls": dispatcher.calls,
-            "_form": Form(" ".join((*self._parameters, self._FOUND)), self._result, self._record),
+            "_form": Form(" ".join((*self._parameters, self._FOUND)), self._result, self._record, self._views),
             "_before": before.calls,
             "_amax": Form(" ".join(given), "{amax}"),
         }

@@ -124,7 +124,7 @@ def silu_and_mul_grouped_quantize(
     return made
 
 
-def _calls(
+def calls_of_experts(
     gives_scale: bool, global_scale: Kind, scale: Kind, offsets: Shape, has_offsets: bool,
     gathers: bool, spec: QuantSpec, op: Op, enable_pdl: bool | None, rounding: str, activation: str, *columns: int,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
@@ -145,7 +145,7 @@ def _calls(
     )
 
 
-_CALLS = Known(_calls, "input out out_scale? global_scale*@8 scale*@8 offsets@1 scale_offsets? input_rows?")
+_CALLS = Known(calls_of_experts, "input out out_scale? global_scale*@8 scale*@8 offsets@1 scale_offsets? input_rows?")
 
 
 def _experts_of(offsets: Shape) -> int:

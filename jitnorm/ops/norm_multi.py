@@ -12,8 +12,16 @@ from jitnorm.kernels.finish_rules import MAX_WEIGHTS
 from jitnorm.ops.forms import Form, Known, Shape, text_of
 from jitnorm.ops.run import Tensor
 
-_FORM = Form("input residual weight out residual_out eps", "{out}")
-_ADDED = Form("input residual weight out residual_out eps", "({out}, {residual_out})")
+
+def _of_each_weight(norms: Any, input: Any) -> Any:
+    """A view of norms with the leading dimensions of the input."""
+    shape = (norms.shape[0], *input.shape)
+    return framework_of(norms, "out").permuted(norms, shape, tuple(range(len(shape))))
+
+
+_ARGUMENTS, _VIEWS = "input residual weight out residual_out eps", {"out": _of_each_weight}
+_FORM = Form(_ARGUMENTS, "{out}", views=_VIEWS)
+_ADDED = Form(_ARGUMENTS, "({out}, {residual_out})", views=_VIEWS)
 
 
 def rmsnorm_multi(
@@ -51,9 +59,10 @@ def rmsnorm_multi(
         >>> mlp
         array([[1.697, 0.   ]], dtype=float16)
     """
-    made = _CALLS.call(input, None, weights, out, None, eps, stream, RMSNORM_MULTI, enable_pdl, rounding, unit_bias)
-    norms: Tensor = _norms(made, input, out)
-    return norms
+    made: Tensor = _CALLS.call(
+        input, None, weights, out, None, eps, stream, RMSNORM_MULTI, enable_pdl, rounding, unit_bias
+    )
+    return made
 
 
 def add_rmsnorm_multi(
@@ -85,10 +94,10 @@ def add_rmsnorm_multi(
         >>> b, total
         (array([[1.697, 0.   ]], dtype=float16), array([[3., 4.]], dtype=float16))
     """
-    norms, total = _CALLS.call(
+    made: tuple[Tensor, Tensor] = _CALLS.call(
         input, residual, weights, out, residual_out, eps, stream, ADD_RMSNORM_MULTI, enable_pdl, rounding, unit_bias
     )
-    return _norms(norms, input, out), total
+    return made
 
 
 def _calls(weights: Shape, op: Op, enable_pdl: bool | None, rounding: str, unit_bias: bool) -> tuple[Dispatcher, Form]:
@@ -102,11 +111,3 @@ def _calls(weights: Shape, op: Op, enable_pdl: bool | None, rounding: str, unit_
 
 
 _CALLS = Known(_calls, "input residual weights@2 out residual_out eps")
-
-
-def _norms(out: Any, input: Any, given: Any) -> Any:
-    """The norms; if they were allocated, with the leading dimensions of the input."""
-    if given is not None:
-        return out
-    shape = (out.shape[0], *input.shape)
-    return out if out.shape == shape else framework_of(out, "out").permuted(out, shape, tuple(range(len(shape))))

@@ -2,54 +2,65 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import NORM_QUANTIZE
-from jitnorm.catalogue.quantizers import QUANTIZE, SILU_AND_MUL_QUANTIZE
-from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.catalogue.experts import GROUPED_QUANTIZE, SILU_AND_MUL_GROUPED_QUANTIZE
+from jitnorm.catalogue.quantizers import FP4_QUANTIZE, QUANTIZE, SILU_AND_MUL_QUANTIZE
+from jitnorm.dispatch import Dispatcher, dispatcher_of, rounded_dispatcher
+from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
+from jitnorm.interop.record import NO_VIEWS
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.forms import Form, Kind, Known
+from jitnorm.ops.forms import Form, Kind, Known, Shape
 from jitnorm.ops.general import with_kinds, written_names
+from jitnorm.ops.grouped import calls_of_experts
 
 _ONE_MATRIX = (False, False, False)
 
 
 def quantize_pair(
     input: Any, spec: QuantSpec, out: Any = None, out_scale: Any = None, scale: Any = None, scale_ub: Any = None,
-    global_scale: Any = None,
+    global_scale: Any = None, is_column: bool = False,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """`jitnorm.quantize` of one matrix: its codes and the scales of its blocks, of its rows, or given ones."""
-    made: tuple[Any, Any] = _PLAIN.call(input, out, out_scale, scale, scale_ub, global_scale, None, spec)
+    """`jitnorm.quantize` of one matrix: its codes and the scales of its blocks, of its rows or of it, or given ones.
+
+    With `is_column`, allocated scales of rows are (rows, 1).
+    """
+    made: tuple[Any, Any] = _PLAIN.call(input, out, out_scale, scale, scale_ub, global_scale, None, spec, is_column)
     return made
 
 
 def _plain(
-    gives_scale: bool, of_scale: Kind, has_bound: bool, of_global: Kind, spec: QuantSpec
+    gives_scale: bool, of_scale: Kind, has_bound: bool, of_global: Kind, spec: QuantSpec, is_column: bool
 ) -> tuple[Dispatcher, Form]:
     whole = with_kinds(spec, of_global, of_scale)
     dispatcher = rounded_dispatcher(QUANTIZE, None, "once", whole, "", has_bound, _ONE_MATRIX, False)
-    return dispatcher, _form(whole, gives_scale, "scale scale_ub global_scale")
+    return dispatcher, _form(whole, gives_scale, "scale scale_ub global_scale", is_column)
 
 
 def norm_quantize_pair(
     input: Any, weight: Any, eps: float, spec: QuantSpec, rounding: str, out: Any = None, out_scale: Any = None,
-    scale_ub: Any = None, residual: Any = None,
+    scale_ub: Any = None, residual: Any = None, is_column: bool = False,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """`jitnorm.norm_quantize` with computed scales: the codes and the scales of blocks or rows."""
+    """`jitnorm.norm_quantize` with computed scales: the codes and the scales of blocks or rows.
+
+    With `is_column`, as `quantize_pair`.
+    """
     made: tuple[Any, Any] = _NORMS.call(
-        input, out, out_scale, weight, scale_ub, residual, residual, eps, None, spec, rounding
+        input, out, out_scale, weight, scale_ub, residual, residual, eps, None, spec, rounding, is_column
     )
     return made
 
 
 def _norm(
-    gives_scale: bool, has_weight: bool, has_bound: bool, adds: bool, spec: QuantSpec, rounding: str
+    gives_scale: bool, has_weight: bool, has_bound: bool, adds: bool, spec: QuantSpec, rounding: str, is_column: bool
 ) -> tuple[Dispatcher, Form]:
     dispatcher = rounded_dispatcher(
         NORM_QUANTIZE, None, rounding, spec, adds, False, False, False, has_bound, _ONE_MATRIX, has_weight, ""
     )
-    return dispatcher, _form(spec, gives_scale, "weight scale_ub residual residual_out eps")
+    return dispatcher, _form(spec, gives_scale, "weight scale_ub residual residual_out eps", is_column)
 
 
 def silu_and_mul_quantize_pair(
@@ -71,13 +82,61 @@ def _gated(
     return dispatcher, _form(whole, gives_scale, "scale scale_ub global_scale")
 
 
-def _form(spec: QuantSpec, gives_scale: bool, others: str) -> Form:
+def _form(spec: QuantSpec, gives_scale: bool, others: str, is_column: bool = False) -> Form:
     written = written_names(spec, gives_scale)
-    scale = "block_scale" if spec.has_blocks else "row_scale" if spec.needs_row_amax else "scale"
-    return Form(f"input {written} {others}", f"({{{written.partition(' ')[0]}}}, {{{scale}}})")
+    scale = "row_scale" if spec.needs_row_amax else "tensor_scale" if spec.global_scale == "tensor" else "scale"
+    scale = "block_scale" if spec.has_blocks else scale
+    views = {"row_scale": _as_column} if is_column else NO_VIEWS
+    return Form(f"input {written} {others}", f"({{{written.partition(' ')[0]}}}, {{{scale}}})", views=views)
+
+
+def _as_column(scales: Any, _: Any) -> Any:
+    return framework_of(scales, "scales").permuted(scales, (prod(scales.shape), 1), (0, 1))
+
+
+def fp4_quantize_pair(input: Any, global_scale: Any, is_swizzled: bool, is_8x4: bool) -> tuple[Any, Any]:
+    """`jitnorm.fp4_quantize`, with scales of float8_e4m3fn."""
+    made: tuple[Any, Any] = _FP4.call(input, global_scale, None, is_swizzled, is_8x4)
+    return made
+
+
+def _fp4(is_swizzled: bool, is_8x4: bool) -> tuple[Dispatcher, Form]:
+    dispatcher = dispatcher_of(FP4_QUANTIZE, None, 16, False, is_swizzled, is_8x4, False, "cuda", None, True)
+    return dispatcher, Form("input global_scale", "({y_fp4}, {block_scale})", views={"block_scale": _as_e4m3})
+
+
+def _as_e4m3(scales: Any, _: Any) -> Any:
+    return framework_of(scales, "scales").with_dtype(scales, "float8_e4m3fn")
+
+
+def experts_quantize_pair(
+    input: Any, offsets: Any, scale_offsets: Any, spec: QuantSpec, is_gated: bool, global_scale: Any = None
+) -> tuple[Any, Any]:
+    """`jitnorm.grouped_quantize`, or that of SwiGLU, rounded before: codes, and scales; E2M1 and UE8M0 are bytes."""
+    made: tuple[Any, Any] = _EXPERTS.call(input, global_scale, offsets, scale_offsets, None, spec, is_gated)
+    return made
+
+
+def _experts(
+    global_scale: Kind, offsets: Shape, has_offsets: bool, spec: QuantSpec, is_gated: bool
+) -> tuple[Dispatcher, Form]:
+    options: tuple[Any, ...] = GROUPED_QUANTIZE, None, "once", ""
+    if is_gated:
+        options = SILU_AND_MUL_GROUPED_QUANTIZE, None, "output", "silu", -1
+    dispatcher, _ = calls_of_experts(False, global_scale, False, offsets, has_offsets, False, spec, *options)
+    views = {"y_fp4": _as_bytes, **({"block_scale": _as_bytes} if spec.scale_format == "ue8m0" else {})}
+    return dispatcher, Form("input global_scale offsets scale_offsets", "({y_fp4}, {block_scale})", views=views)
+
+
+def _as_bytes(codes: Any, _: Any) -> Any:
+    return framework_of(codes, "codes").with_dtype(codes, "uint8")
 
 
 _PLAIN = Known(_plain, "input out out_scale? scale* scale_ub? global_scale*")
 _NORMS = Known(_norm, "input out out_scale? weight? scale_ub? residual? residual_out eps")
 _GATED = Known(_gated, "input out out_scale? scale* scale_ub? global_scale*")
-replace_in_graphs((quantize_pair, norm_quantize_pair, silu_and_mul_quantize_pair))
+_FP4 = Known(_fp4, "input global_scale")
+_EXPERTS = Known(_experts, "input global_scale?@8 offsets@1 scale_offsets?")
+replace_in_graphs(
+    (quantize_pair, norm_quantize_pair, silu_and_mul_quantize_pair, fp4_quantize_pair, experts_quantize_pair)
+)

@@ -8,19 +8,24 @@ class Known {
   };
 
   // A call has `passed` arguments for the function that makes it, of which `parts` matter, then options.
-  // `objects`: None, str, int, "shape", and a function that takes the call and returns a table of functions, the key of
-  // the one that makes the call, and what must be kept: texts and options, so that no other object gets their
-  // addresses.
+  // `objects`: None, Exception, str, int, "shape", and a function that takes the call and returns a table of functions,
+  // the key of the one that makes the call, and what must be kept: texts and options, so that no other object gets
+  // their addresses.
   Known(intptr_t passed, std::vector<Part> parts, PyObject* objects) : passed_(passed), parts_(std::move(parts)) {
     Py_IncRef(objects);
     int place = 0;
-    for (PyObject** field : {&none_, &text_, &int_, &shape_, &find_}) *field = PyTuple_GetItem(objects, place++);
+    for (PyObject** field : {&none_, &exception_, &text_, &int_, &shape_, &find_}) {
+      *field = PyTuple_GetItem(objects, place++);
+    }
   }
 
   PyObject* Run(PyObject* const* given, intptr_t count) const {
     Key key;
     const bool is_described = Describe(given, count, key);
-    if (!is_described) PyErr_Clear();  // `find_` raises an error in the caller's terms
+    if (PyErr_Occurred() != nullptr) {
+      if (!PyErr_ExceptionMatches(exception_)) return nullptr;  // such as an interrupt
+      PyErr_Clear();                                            // `find_` raises an error in the caller's terms
+    }
     const Reference found = is_described ? FindOrLearn(key, given, count) : CallOf(find_, given, count);
     if (!found) return nullptr;
     const Reference make(PyObject_GetItem(PyTuple_GetItem(found.get(), 0), PyTuple_GetItem(found.get(), 1)));
@@ -99,7 +104,7 @@ class Known {
   static constexpr size_t kMost = 1024;
   intptr_t passed_;
   std::vector<Part> parts_;
-  PyObject *none_, *text_, *int_, *shape_, *find_;
+  PyObject *none_, *exception_, *text_, *int_, *shape_, *find_;
   mutable Table known_;
 };
 

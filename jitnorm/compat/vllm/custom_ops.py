@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_bytes, as_scale, element_of, given_spec, spec_of
+from jitnorm.compat.arguments import as_scale, element_of, given_spec, spec_of
 from jitnorm.compat.groups import column_layout, quantize_groups, transposed_scales
 from jitnorm.compat.vllm.deep_gemm import takes_powers_of_two
 from jitnorm.compat.vllm.experts import MXFP4, NVFP4, check_experts
@@ -16,7 +16,13 @@ from jitnorm.compat.vllm.fp4 import create_fp4_output_tensors
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as fill_fp4
 from jitnorm.compat.vllm.given_scales import block_size_of
 from jitnorm.compat.vllm.outputs_first import refuse_azp
-from jitnorm.ops.pairs import norm_quantize_pair, quantize_pair, silu_and_mul_quantize_pair
+from jitnorm.ops.pairs import (
+    experts_quantize_pair,
+    fp4_quantize_pair,
+    norm_quantize_pair,
+    quantize_pair,
+    silu_and_mul_quantize_pair,
+)
 
 
 def fused_q_kv_rmsnorm(
@@ -36,8 +42,7 @@ def rms_norm_dynamic_per_token_quant(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """RMSNorm, then FP8 or INT8 with a scale for each row: codes, and float32 scales (M, 1)."""
     spec = row_spec(element_of(quant_dtype, "quant_dtype"))
-    codes, scales = norm_quantize_pair(input, weight, epsilon, spec, "vllm", None, None, scale_ub, residual)
-    return codes, scales.view(-1, 1)
+    return norm_quantize_pair(input, weight, epsilon, spec, "vllm", None, None, scale_ub, residual, True)
 
 
 def rms_norm_per_block_quant(
@@ -147,14 +152,12 @@ def scaled_fp8_quant(
         given = scale if block_size == "tensor" else scale.contiguous()
         codes, _ = quantize_pair(input, given_spec(element, block_size), out, None, given)
     elif not use_per_token_if_dynamic:
-        q = jitnorm.quantize(input, spec=spec_of("e4m3", "tensor"), scale="tensor", out=out)
-        codes, scale = q.data, q.scale
+        codes, scale = quantize_pair(input, spec_of("e4m3", "tensor"), out, None, "tensor")
     elif output is not None and is_padded:
         codes, scale = output, input.new_empty((output.shape[0], 1), dtype=torch.float32)
         jitnorm.quantize(input, spec=row_spec("e4m3"), scale_ub=scale_ub, out=out, out_scale=scale[:rows])
     else:
-        codes, scale = quantize_pair(input, row_spec("e4m3"), out, None, None, scale_ub)
-        scale = scale.view(-1, 1)
+        codes, scale = quantize_pair(input, row_spec("e4m3"), out, None, None, scale_ub, None, True)
     return codes if output is None else output, scale
 
 
@@ -176,8 +179,7 @@ def scaled_int8_quant(
     refuse_azp(not symmetric, "symmetric", "is False")
     if scale is not None:
         return quantize_pair(input, spec_of("int8", "tensor"), None, None, scale)[0], scale, None
-    codes, scales = quantize_pair(input, spec_of("int8", "row"))
-    return codes, scales.view(-1, 1), None
+    return *quantize_pair(input, spec_of("int8", "row"), is_column=True), None
 
 
 def scaled_fp4_quant(
@@ -209,13 +211,10 @@ def scaled_fp4_quant(
         raise ValueError(f"padded_n: is {padded_n!r}; allowed are multiples of 16 from {columns} on, not in 8x4")
     if padded_n in (None, columns):
         matrix = input if input.ndim == 2 else input.reshape(rows, columns)
-        codes, scales = jitnorm.fp4_quantize(
-            matrix, as_scale(input_global_scale, matrix), is_sf_swizzled_layout=is_sf_swizzled_layout or is_8x4,
-            is_sf_8x4_layout=is_8x4,
-        )  # fmt: skip
-    else:
-        codes, scales = create_fp4_output_tensors(rows, columns, input.device, is_sf_swizzled_layout, padded_n)
-        fill_fp4.out(input, input_global_scale, is_sf_swizzled_layout, output=codes, output_scale=scales)
+        scale = as_scale(input_global_scale, matrix)
+        return fp4_quantize_pair(matrix, scale, is_sf_swizzled_layout or is_8x4, is_8x4)
+    codes, scales = create_fp4_output_tensors(rows, columns, input.device, is_sf_swizzled_layout, padded_n)
+    fill_fp4.out(input, input_global_scale, is_sf_swizzled_layout, output=codes, output_scale=scales)
     return codes, scales.view(torch.float8_e4m3fn)
 
 
@@ -240,10 +239,7 @@ def scaled_fp4_experts_quant(
         is fewer than in vLLM.
     """
     _check_matrix(input_tensor)
-    codes, scales = jitnorm.grouped_quantize(
-        input_tensor, expert_offsets, scale_offsets=blockscale_offsets, spec=NVFP4, global_scale=input_global_scale
-    )
-    return as_bytes(codes), scales
+    return experts_quantize_pair(input_tensor, expert_offsets, blockscale_offsets, NVFP4, False, input_global_scale)
 
 
 def silu_and_mul_scaled_fp4_experts_quant(
@@ -255,11 +251,7 @@ def silu_and_mul_scaled_fp4_experts_quant(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """SwiGLU of gates and values, (rows, 2 * n), then `scaled_fp4_experts_quant`."""
     _check_matrix(input_tensor)
-    codes, scales = jitnorm.silu_and_mul_grouped_quantize(
-        input_tensor, expert_offsets, scale_offsets=blockscale_offsets, spec=NVFP4, global_scale=input_global_scale,
-        rounding="output",
-    )  # fmt: skip
-    return as_bytes(codes), scales
+    return experts_quantize_pair(input_tensor, expert_offsets, blockscale_offsets, NVFP4, True, input_global_scale)
 
 
 def mxfp4_experts_quant(
@@ -272,8 +264,7 @@ def mxfp4_experts_quant(
     """MXFP4 of the rows of experts, as `scaled_fp4_experts_quant`; n is divisible by 32, and scales are uint8."""
     _check_matrix(input_tensor)
     check_experts(n_experts, expert_offsets)
-    codes, scales = jitnorm.grouped_quantize(input_tensor, expert_offsets, scale_offsets=blockscale_offsets, spec=MXFP4)
-    return as_bytes(codes), as_bytes(scales)
+    return experts_quantize_pair(input_tensor, expert_offsets, blockscale_offsets, MXFP4, False)
 
 
 def silu_and_mul_mxfp4_experts_quant(
@@ -286,10 +277,7 @@ def silu_and_mul_mxfp4_experts_quant(
     """SwiGLU of gates and values, (rows, 2 * n), then `mxfp4_experts_quant`."""
     _check_matrix(input_tensor)
     check_experts(n_experts, expert_offsets)
-    codes, scales = jitnorm.silu_and_mul_grouped_quantize(
-        input_tensor, expert_offsets, scale_offsets=blockscale_offsets, spec=MXFP4, rounding="output"
-    )
-    return as_bytes(codes), as_bytes(scales)
+    return experts_quantize_pair(input_tensor, expert_offsets, blockscale_offsets, MXFP4, True)
 
 
 def _check_matrix(input: torch.Tensor) -> None:

@@ -220,7 +220,7 @@ def dynamic_scaled_fp8_quant(result: torch.Tensor, input: torch.Tensor, scale: t
     """FP8 with a scale computed for the tensor, in two launches; it becomes the first element of `scale`."""
     spec = spec_of(element_of(result.dtype, "result"), "tensor")
     first = scale if scale.numel() == 1 else scale.view(-1)[:1]
-    jitnorm.quantize(input, spec=spec, scale="tensor", out=result, out_scale=first)
+    quantize_pair(input, spec, result, first, "tensor")
 
 
 def dynamic_per_token_scaled_fp8_quant(

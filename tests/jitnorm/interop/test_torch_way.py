@@ -57,6 +57,38 @@ def test_calls_after_the_first_take_it(op: str, outputs: bool, long_ways: list[s
     assert not long_ways
 
 
+BATCH, MASK = torch.randn(2, 128, 256, dtype=torch.bfloat16), torch.full((2,), 128, dtype=torch.int32)
+WEIGHTS, ONE, OFFSETS = torch.ones(3, 256), torch.ones(1), torch.tensor([0, 128], dtype=torch.int32)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: jitnorm.scaled_fp4_grouped_quantize(BATCH, MASK, ONE),
+        lambda: jitnorm.silu_and_mul_scaled_nvfp4_experts_quantize(BATCH, MASK, ONE),
+        lambda: jitnorm.mxfp8_grouped_quantize(BATCH, MASK),
+        lambda: (jitnorm.rmsnorm_multi(BATCH, WEIGHTS),),
+        lambda: jitnorm.add_rmsnorm_multi(BATCH, BATCH, WEIGHTS, residual_out=torch.empty_like(BATCH)),
+        lambda: vllm.scaled_fp8_quant(BATCH[0], use_per_token_if_dynamic=True),
+        lambda: vllm.scaled_fp4_quant(BATCH[0], ONE),
+        lambda: vllm.scaled_fp4_experts_quant(BATCH[0], ONE, OFFSETS, OFFSETS, 1),
+        lambda: vllm.mxfp4_experts_quant(BATCH[0], OFFSETS, OFFSETS, 1, 1),
+    ],
+)
+def test_outputs_that_are_views_are_allocated_as_such(
+    call: Callable[[], tuple[torch.Tensor, ...]], long_ways: list[str]
+) -> None:
+    first = call()
+    call()
+    long_ways.clear()
+    for one, other in zip(first, call(), strict=True):
+        assert (one.shape, one.stride(), one.dtype) == (other.shape, other.stride(), other.dtype)
+        assert other._base is None
+        rows = [each[:128].contiguous().view(torch.uint8) for each in (one, other)]  # without the scales of no expert
+        assert torch.equal(*rows)
+    assert not long_ways
+
+
 def test_versions_of_outputs_that_are_given_count_writes() -> None:
     out, fresh = torch.empty_like(X), [jitnorm.rmsnorm(X, WEIGHT) for _ in range(2)][1]
     before = out._version
