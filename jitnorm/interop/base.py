@@ -81,7 +81,7 @@ class Framework(ABC):
 
     def direct(
         self, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str, record: Record | None,
-        views: Views, otherwise: Callable[..., Any],
+        views: Views, merged: str, otherwise: Callable[..., Any],
     ) -> Callable[..., Any]:  # fmt: skip
         """Generate a function for calls in a fixed form, if `has_direct`.
 
@@ -92,6 +92,7 @@ class Framework(ABC):
                 ``{record}`` is the record.
             record: an object that is returned.
             views: what is returned in place of outputs that are allocated.
+            merged: the name of an argument whose last two dimensions the dispatcher takes as one; empty for none.
             otherwise: makes the calls that are not usual.
         """
         raise NotImplementedError(f"{type(self).__name__} has no direct calls")

@@ -68,9 +68,9 @@ class Torch(Framework):
 
     def direct(
         self, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str, record: Record | None,
-        views: Views, otherwise: Callable[..., Any],
+        views: Views, merged: str, otherwise: Callable[..., Any],
     ) -> Callable[..., Any]:  # fmt: skip
-        return direct_call(self._torch, self, dispatcher, parameters, result, record, views, otherwise)
+        return direct_call(self._torch, self, dispatcher, parameters, result, record, views, merged, otherwise)
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
         if not self.makes_calls_of(tensors) and not self._refusals.is_differentiated(tensors):

@@ -43,17 +43,18 @@ def usual_way(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Way:
 
 def direct_call(
     torch: Any, framework: Framework, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str,
-    record: Record | None, views: Views, otherwise: Callable[..., Any],
+    record: Record | None, views: Views, merged: str, otherwise: Callable[..., Any],
 ) -> Callable[..., Any]:  # fmt: skip
     """`Framework.direct` for torch; the arguments are those of `usual_way` and of `Framework.direct`."""
     kind = _NONE if result == "None" else _TUPLE if result.startswith("(") else _SINGLE
     returned = re.findall(r"\{(\w+)\}", result)
-    return usual_call(torch, framework, dispatcher, parameters, returned, kind, record, views, otherwise)
+    return usual_call(torch, framework, dispatcher, parameters, returned, kind, record, views, merged, otherwise)
 
 
 def usual_call(
     torch: Any, framework: Framework, dispatcher: Dispatcher, parameters: Sequence[str], returned: Sequence[str],
-    kind: int, record: Record | None = None, views: Views = NO_VIEWS, otherwise: Callable[..., Any] | None = None,
+    kind: int, record: Record | None = None, views: Views = NO_VIEWS, merged: str = "",
+    otherwise: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
     """A function of the launcher that makes a dispatcher's usual calls.
 
@@ -66,6 +67,7 @@ def usual_call(
         kind: how it returns them.
         record: what that is.
         views: as of `Framework.direct`.
+        merged: likewise.
         otherwise: makes the other calls; without it, they return None.
     """
     outputs, order = dispatcher.outputs, [*parameters, "stream"]
@@ -73,8 +75,12 @@ def usual_call(
 
     def find_patterns(*leaders: Any) -> tuple[Any, ...] | None:
         """Tensors that outputs are allocated like, then what the kernel writes if that is no view of itself."""
-        likeness = framework.likeness(leaders[0])
-        makers = outputs.makers.get((likeness, *(each.shape for each in leaders)) if leaders[1:] else likeness, {})
+        known = [
+            framework.merge_last_two(each) if name == merged else each
+            for name, each in zip(outputs.leaders, leaders, strict=True)
+        ]
+        likeness = framework.likeness(known[0])
+        makers = outputs.makers.get((likeness, *(each.shape for each in known)) if known[1:] else likeness, {})
         found = tuple(getattr(makers.get(name), "pattern", None) for name in allocated)
         if any(each is None for each in found):
             return None
@@ -93,8 +99,9 @@ def usual_call(
         attributes = [_SHAPE, *(place_of[name] for name in record.tensors.values())]
         shaped, values = place_of[record.first], record.values
     address = dispatcher.make_torch_call(
-        dispatcher.tensor_count, len(order), given, *places, kind, attributes, shaped, values, id(objects)
-    )
+        dispatcher.tensor_count, len(order), given, *places, kind, attributes, shaped, values, place_of.get(merged, -1),
+        id(objects),
+    )  # fmt: skip
     made: Callable[..., Any] = object_at(address)
     return made
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.dispatch import per_options
-from jitnorm.interop import check_shaped, generating
+from jitnorm.interop import check_shaped, framework_of, generating
 from jitnorm.interop.record import NO_VIEWS, Record, Views
 from jitnorm.launcher import launcher, object_at
 from jitnorm.ops.run import run
@@ -119,14 +119,17 @@ class Form:
             ``{record}`` is the record.
         record: an object that a call returns.
         views: what a call returns in place of outputs that it allocates.
+        merged: an argument whose last two dimensions the dispatcher takes as one.
     """
 
     # The argument that the first of two launches finds.
     _FOUND = "amax_parts"
 
-    def __init__(self, parameters: str, result: str, record: Record | None = None, views: Views = NO_VIEWS) -> None:
+    def __init__(
+        self, parameters: str, result: str, record: Record | None = None, views: Views = NO_VIEWS, merged: str = ""
+    ) -> None:
         self._parameters, self._result, self._record = tuple(parameters.split()), result, record
-        self._views = views
+        self._views, self._merged = views, merged
 
     def of(self, dispatcher: Dispatcher) -> Callable[..., Any]:
         """A function that makes a dispatcher's calls, until a framework's own is known."""
@@ -144,31 +147,43 @@ class Form:
         def generate(kind: type) -> None:
             if dispatcher.calls[self] is call:
                 dispatcher.calls[self] = generating[kind].direct(
-                    dispatcher, self._parameters, self._result, self._record, self._views, call
+                    dispatcher, self._parameters, self._result, self._record, self._views, self._merged, call
                 )
 
         text = _TEXT.format(
             parameters=", ".join(self._parameters),
-            named=", ".join(f"'{name}': {name if name in self._parameters else None}" for name in names),
+            named=", ".join(f"'{name}': {self._given(name)}" for name in names),
             first=dispatcher.first,
             result=self._result.format_map(results),
         )
         scope: dict[str, Any] = {
             "_record": self._record, "_views": self._views, "_run": run, "_dispatcher": dispatcher,
-            "_generating": generating, "_generate": generate,
+            "_generating": generating, "_generate": generate, "_merge": _merge,
         }  # fmt: skip
         exec(text, scope)
         call: Callable[..., Any] = scope["call"]
         return call
 
+    def _given(self, name: str) -> str:
+        """What the dispatcher is given for an argument."""
+        if name == self._merged:
+            return f"_merge({name}, '{name}')"
+        return name if name in self._parameters else "None"
+
     def _of_two_launches(self, dispatcher: Dispatcher, before: Dispatcher) -> Callable[..., Any]:
         given = [name for name in self._parameters if name in before.arguments]
         scope: dict[str, Any] = {
             "_calls": dispatcher.calls,
-            "_form": Form(" ".join((*self._parameters, self._FOUND)), self._result, self._record, self._views),
+            "_form": Form(
+                " ".join((*self._parameters, self._FOUND)), self._result, self._record, self._views, self._merged
+            ),
             "_before": before.calls,
             "_amax": Form(" ".join(given), "{amax}"),
         }
         exec(_TWO_LAUNCHES.format(parameters=", ".join(self._parameters), given=", ".join(given)), scope)
         call: Callable[..., Any] = scope["call"]
         return call
+
+
+def _merge(tensor: Any, name: str) -> Any:
+    return framework_of(tensor, name).merge_last_two(tensor)

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from jitnorm.catalogue.mhc import MHC_POST, MHC_PRE, MHC_PRE_WITH_PRENORM
+from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, dispatcher_of
-from jitnorm.interop import check_shaped, framework_of
+from jitnorm.interop import framework_of
 from jitnorm.kernels.config_rules import MAX_STREAMS
-from jitnorm.ops.forms import Form
+from jitnorm.ops.forms import Form, Known, Shape, text_of
 
 _PRE = Form(
     "residual dot_mix mhc_scale mhc_base sqrsum k post_mix comb_mix out eps pre_eps sinkhorn_eps post_factor",
     "({post_mix}, {comb_mix}, {out})",
+    merged="residual",
 )
-_POST = Form("residual x post_layer_mix comb_res_mix", "{out}")
+
+
+def _as_streams(out: Any, residual: Any) -> Any:
+    """A view of mixed streams with the shape of the given ones."""
+    shape = tuple(residual.shape)
+    return framework_of(out, "out").permuted(out, shape, tuple(range(len(shape))))
+
+
+_POST = Form("residual x post_layer_mix comb_res_mix", "{out}", views={"out": _as_streams}, merged="residual")
 
 
 def mhc_pre(
@@ -80,14 +91,13 @@ def mhc_pre(
         >>> x.tolist(), post.tolist()
         ([[2.0, 3.0]], [[0.5, 0.5]])
     """
-    shape = _shape_of_streams(residual)
-    check_shaped(dot_mix, "dot_mix")
-    splits = int(dot_mix.shape[0]) if len(dot_mix.shape) == len(shape) else 1
-    dispatcher = dispatcher_of(MHC_PRE, enable_pdl, shape[-2], sinkhorn_rounds, splits)
-    return _mixed(
-        dispatcher, residual, dot_mix, mhc_scale, mhc_base, sqrsum, shape[-2] * shape[-1] if k is None else k, post_mix,
-        comb_mix, layer_input, eps, pre_eps, sinkhorn_eps, post_factor, stream,
+    elements, splits = _numbers_of(residual, dot_mix)
+    made: tuple[Any, Any, Any] = _PRE_CALLS.call(
+        residual, dot_mix, mhc_scale, mhc_base, sqrsum, elements if k is None else k, post_mix,
+        comb_mix, layer_input, eps, pre_eps, sinkhorn_eps, post_factor, stream, MHC_PRE, enable_pdl, sinkhorn_rounds,
+        splits,
     )  # fmt: skip
+    return made
 
 
 def mhc_pre_with_prenorm(
@@ -118,12 +128,32 @@ def mhc_pre_with_prenorm(
         >>> comb.tolist()
         [[[0.5, 0.5], [0.5, 0.5]]]
     """
-    shape = _shape_of_streams(residual)
-    dispatcher = dispatcher_of(MHC_PRE_WITH_PRENORM, enable_pdl, shape[-2], sinkhorn_rounds)
-    return _mixed(
-        dispatcher, residual, dot_mix, mhc_scale, mhc_base, None, None, post_mix, comb_mix, layer_input, eps, pre_eps,
-        sinkhorn_eps, post_factor, stream,
+    made: tuple[Any, Any, Any] = _PRE_CALLS.call(
+        residual, dot_mix, mhc_scale, mhc_base, None, None, post_mix, comb_mix, layer_input, eps, pre_eps, sinkhorn_eps,
+        post_factor, stream, MHC_PRE_WITH_PRENORM, enable_pdl, sinkhorn_rounds,
     )  # fmt: skip
+    return made
+
+
+def _numbers_of(residual: Any, dot_mix: Any) -> tuple[int, int]:
+    """The elements of a token's streams, and the partial sums of each projection; any for what is no tensor."""
+    try:
+        streams, mixes = residual.shape, dot_mix.shape
+        return prod(streams[-2:]), int(mixes[0]) if mixes and len(mixes) == len(streams) else 1
+    except (AttributeError, RuntimeError):  # such as a nested tensor
+        return 0, 1
+
+
+def _pre_calls(
+    residual: Shape, _: Shape, op: Op, enable_pdl: bool | None, sinkhorn_rounds: int, *splits: int
+) -> tuple[Dispatcher, Form]:
+    return dispatcher_of(op, enable_pdl, count_of_streams("residual", residual), sinkhorn_rounds, *splits), _PRE
+
+
+_PRE_CALLS = Known(
+    _pre_calls,
+    "residual@2 dot_mix@0 mhc_scale mhc_base sqrsum k post_mix comb_mix out eps pre_eps sinkhorn_eps post_factor",
+)
 
 
 def mhc_post(
@@ -164,22 +194,21 @@ def mhc_post(
         >>> mhc_post(x, streams, np.array([[1, 2]], np.float32), swap).tolist()
         [[[31.0, 42.0], [12.0, 24.0]]]
     """
-    shape = _shape_of_streams(residual)
-    streams = framework_of(residual, "residual").merge_last_two(residual)
-    call = dispatcher_of(MHC_POST, enable_pdl, int(shape[-2])).calls[_POST]
-    out = call(streams, x, post_layer_mix, comb_res_mix, stream)
-    return framework_of(out, "out").permuted(out, shape, tuple(range(len(shape))))
+    return _POST_CALLS.call(residual, x, post_layer_mix, comb_res_mix, stream, enable_pdl)
 
 
-def _shape_of_streams(residual: Any) -> tuple[int, ...]:
-    check_shaped(residual, "residual")
-    shape = tuple(residual.shape)
-    if len(shape) < 2 or not 1 <= shape[-2] <= MAX_STREAMS:
-        raise ValueError(f"residual: shape is {shape}; expected (..., n, hidden_size) with n of 1 to {MAX_STREAMS}")
-    return shape
+def _post_calls(residual: Shape, enable_pdl: bool | None) -> tuple[Dispatcher, Form]:
+    return dispatcher_of(MHC_POST, enable_pdl, count_of_streams("residual", residual)), _POST
 
 
-def _mixed(dispatcher: Dispatcher, residual: Any, *others: Any) -> tuple[Any, Any, Any]:
-    streams = framework_of(residual, "residual").merge_last_two(residual)
-    made: tuple[Any, Any, Any] = dispatcher.calls[_PRE](streams, *others)
-    return made
+_POST_CALLS = Known(_post_calls, "residual@2 x post_layer_mix comb_res_mix")
+
+
+def count_of_streams(name: str, streams: Shape) -> int:
+    """How many streams there are; ValueError if there cannot be as many."""
+    count = streams[-2] if len(streams) > 1 else None
+    if count is None or not 1 <= count <= MAX_STREAMS:
+        raise ValueError(
+            f"{name}: shape is {text_of(streams)}; expected (..., n, hidden_size) with n of 1 to {MAX_STREAMS}"
+        )
+    return count

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import MHC_RMSNORM_QUANTIZE, RMSNORM_QUANTIZE
-from jitnorm.dispatch import rounded_dispatcher
-from jitnorm.interop import check_shaped
-from jitnorm.ops.forms import Form
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.ops.forms import Form, Known, Shape
+from jitnorm.ops.mhc import count_of_streams
 
 _OUTPUTS = "({y_fp4}, {block_scale}, {row_scale}, {inv_rms})"
-_NORM, _MIXED = Form("input weight eps", _OUTPUTS), Form("X A weight eps", _OUTPUTS)
+_NORM, _MIXED = Form("input weight eps", _OUTPUTS), Form("X A weight eps", _OUTPUTS, merged="X")
 
 
 def rmsnorm_quantize(
@@ -45,9 +45,15 @@ def rmsnorm_quantize(
         >>> codes.shape, scales.shape, float(inv_rms[0])
         ((1, 8), (1, 1), 0.5)
     """
-    dispatcher = rounded_dispatcher(RMSNORM_QUANTIZE, enable_pdl, rounding, scale_layout, 0)
-    made: tuple[Any, Any, Any, Any] = dispatcher.calls[_NORM](x, weight, eps, stream)
+    made: tuple[Any, Any, Any, Any] = _CALLS.call(x, weight, eps, stream, enable_pdl, rounding, scale_layout)
     return made
+
+
+def _calls(enable_pdl: bool | None, rounding: str, scale_layout: str) -> tuple[Dispatcher, Form]:
+    return rounded_dispatcher(RMSNORM_QUANTIZE, enable_pdl, rounding, scale_layout, 0), _NORM
+
+
+_CALLS = Known(_calls, "input weight eps")
 
 
 def mhc_rmsnorm_quantize(
@@ -90,10 +96,13 @@ def mhc_rmsnorm_quantize(
         >>> float(inv_rms[0])
         0.5
     """
-    framework = check_shaped(X, "X")
-    if len(X.shape) < 2 or not 1 <= X.shape[-2] <= 4:
-        raise ValueError(f"X: shape is {tuple(X.shape)}; expected (..., n, hidden_size) with n of 1 to 4")
-    streams = int(X.shape[-2])
-    dispatcher = rounded_dispatcher(MHC_RMSNORM_QUANTIZE, enable_pdl, rounding, scale_layout, streams)
-    made: tuple[Any, Any, Any, Any] = dispatcher.calls[_MIXED](framework.merge_last_two(X), A, weight, eps, stream)
+    made: tuple[Any, Any, Any, Any] = _MIXED_CALLS.call(X, A, weight, eps, stream, enable_pdl, rounding, scale_layout)
     return made
+
+
+def _mixed_calls(streams: Shape, enable_pdl: bool | None, rounding: str, scale_layout: str) -> tuple[Dispatcher, Form]:
+    options = scale_layout, count_of_streams("X", streams)
+    return rounded_dispatcher(MHC_RMSNORM_QUANTIZE, enable_pdl, rounding, *options), _MIXED
+
+
+_MIXED_CALLS = Known(_mixed_calls, "X@2 A weight eps")

@@ -12,8 +12,11 @@ class TorchCall {
     enum Kind { kTuple, kSingle, kNone } kind;  // of what is returned
     std::vector<int64_t> attributes;            // of the record, each a position or `kShape`
     int shaped, values;  // `kShape` is the shape of this tensor, as a tuple, in values, of which each element has some
+    int merged;  // the argument whose last two dimensions the kernel takes as one, 0.8 us faster than a view; -1 if
+                 // none
   };
 
+  static constexpr int kMaxMergedDims = 16;
   static constexpr int64_t kShape = -1, kRecord = -2, kParameter = -3;
 
   // `objects`: see `_objects` in jitnorm/interop/torch_way.py.
@@ -61,6 +64,7 @@ class TorchCall {
     DLTensor tensors[kMaxArguments];
     ffi::AnyView arguments[kMaxArguments + 1];
     Reference made[kMaxArguments];  // outputs that were allocated
+    int64_t merged_shape[kMaxMergedDims], merged_strides[kMaxMergedDims];
     Reference stream;
 
     Call() {}  // leaves what is read only after it was written
@@ -183,13 +187,14 @@ class TorchCall {
   bool ReadTensor(Call& call, int place, bool is_recording) const {
     PyObject* tensor = call.given[place];
     for (int i = 0; i < place; ++i) {
-      if (call.given[i] != tensor) continue;  // written in place
+      if (call.given[i] != tensor || i == form_.merged || place == form_.merged) continue;  // written in place
       call.tensors[place] = call.tensors[i];
       call.arguments[place] = &call.tensors[place];
       return true;
     }
     if (!IsOf(tensor, tensor_) && PySet_Contains(types_, Reference(PyObject_Type(tensor)).get()) != 1) return false;
     if (!IsFalse(CallOf(is_neg_, tensor)) || !Exchange(call, place, tensor)) return false;
+    if (place == form_.merged && !MergeLastTwo(call)) return false;
     const uint8_t code = call.tensors[place].dtype.code;
     if (!is_recording || code == kDLInt || code == kDLUInt) return true;  // torch differentiates no integers
     return IsFalse(Reference(PyObject_GetAttr(tensor, requires_grad_)));
@@ -198,6 +203,24 @@ class TorchCall {
   bool Exchange(Call& call, int64_t place, PyObject* tensor) const {
     if (exchange_->dltensor_from_py_object_no_sync(tensor, &call.tensors[place]) != 0) return false;
     call.arguments[place] = &call.tensors[place];
+    return true;
+  }
+
+  // False if that would take a copy.
+  bool MergeLastTwo(Call& call) const {
+    DLTensor& t = call.tensors[form_.merged];
+    const int last = t.ndim - 1;
+    if (last < 1 || last > kMaxMergedDims || StrideOf(t, last) != 1) return false;
+    if (t.shape[last - 1] != 1 && StrideOf(t, last - 1) != t.shape[last]) return false;
+    for (int d = 0; d < last; ++d) {
+      call.merged_shape[d] = t.shape[d];
+      call.merged_strides[d] = StrideOf(t, d);
+    }
+    call.merged_shape[last - 1] *= t.shape[last];
+    call.merged_strides[last - 1] = 1;
+    t.ndim = last;
+    t.shape = call.merged_shape;
+    t.strides = call.merged_strides;
     return true;
   }
 
@@ -310,13 +333,19 @@ inline int64_t MakeTorchCall(std::shared_ptr<const Dispatcher> dispatcher, ffi::
     const auto array = args[i].cast<ffi::Array<int64_t>>();
     return std::vector<int64_t>(array.begin(), array.end());
   };
-  TorchCall::Form form{args[0].cast<int>(), args[1].cast<int>(),
-                       places(2),           places(3),
-                       places(4),           places(5),
-                       places(6),           static_cast<TorchCall::Form::Kind>(args[7].cast<int>()),
-                       places(8),           args[9].cast<int>(),
-                       args[10].cast<int>()};
+  TorchCall::Form form{args[0].cast<int>(),
+                       args[1].cast<int>(),
+                       places(2),
+                       places(3),
+                       places(4),
+                       places(5),
+                       places(6),
+                       static_cast<TorchCall::Form::Kind>(args[7].cast<int>()),
+                       places(8),
+                       args[9].cast<int>(),
+                       args[10].cast<int>(),
+                       args[11].cast<int>()};
   const WithPython held;
   return FunctionOf(
-      new TorchCall(std::move(dispatcher), std::move(form), reinterpret_cast<PyObject*>(args[11].cast<int64_t>())));
+      new TorchCall(std::move(dispatcher), std::move(form), reinterpret_cast<PyObject*>(args[12].cast<int64_t>())));
 }

@@ -58,6 +58,7 @@ def test_calls_after_the_first_take_it(op: str, outputs: bool, long_ways: list[s
 
 
 BATCH, MASK = torch.randn(2, 128, 256, dtype=torch.bfloat16), torch.full((2,), 128, dtype=torch.int32)
+STREAMS, FACTORS = BATCH.view(64, 4, 256), torch.rand(64, 4, 4)
 WEIGHTS, ONE, OFFSETS = torch.ones(3, 256), torch.ones(1), torch.tensor([0, 128], dtype=torch.int32)
 
 
@@ -68,6 +69,7 @@ WEIGHTS, ONE, OFFSETS = torch.ones(3, 256), torch.ones(1), torch.tensor([0, 128]
         lambda: jitnorm.silu_and_mul_scaled_nvfp4_experts_quantize(BATCH, MASK, ONE),
         lambda: jitnorm.mxfp8_grouped_quantize(BATCH, MASK),
         lambda: (jitnorm.rmsnorm_multi(BATCH, WEIGHTS),),
+        lambda: (jitnorm.mhc_post(STREAMS[:, 0], STREAMS, torch.ones(64, 4), FACTORS),),
         lambda: jitnorm.add_rmsnorm_multi(BATCH, BATCH, WEIGHTS, residual_out=torch.empty_like(BATCH)),
         lambda: vllm.scaled_fp8_quant(BATCH[0], use_per_token_if_dynamic=True),
         lambda: vllm.scaled_fp4_quant(BATCH[0], ONE),
@@ -87,6 +89,16 @@ def test_outputs_that_are_views_are_allocated_as_such(
         rows = [each[:128].contiguous().view(torch.uint8) for each in (one, other)]  # without the scales of no expert
         assert torch.equal(*rows)
     assert not long_ways
+
+
+def test_streams_that_are_not_contiguous_are_copied() -> None:
+    ones = torch.ones(64, 4)
+    wanted = jitnorm.mhc_post(STREAMS[:, 0], STREAMS, ones, FACTORS)
+    apart = torch.empty(64, 4, 512, dtype=STREAMS.dtype)[..., :256].copy_(STREAMS)
+    for _ in range(2):
+        assert torch.equal(jitnorm.mhc_post(STREAMS[:, 0], apart, ones, FACTORS), wanted)
+        with pytest.raises(ValueError, match="x: shape is"):
+            jitnorm.mhc_post(STREAMS, STREAMS, ones, FACTORS)
 
 
 def test_versions_of_outputs_that_are_given_count_writes() -> None:

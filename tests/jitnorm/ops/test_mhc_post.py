@@ -61,7 +61,7 @@ def test_every_framework_gets_the_same(name: str) -> None:
 @pytest.mark.parametrize(
     ("position", "value", "message"),
     [
-        (1, np.zeros((6, 5, 512), np.float16), r"residual: shape is \(6, 5, 512\); expected \(..., n, hidden_size\)"),
+        (1, np.zeros((6, 5, 512), np.float16), r"residual: shape is \(..., 5, 512\); expected \(..., n, hidden_size\)"),
         (1, np.zeros(512, np.float16), r"residual: shape is \(512,\); expected"),
         (0, np.zeros((6, 500), np.float16), r"x: shape is \(6, 500\), expected \(6, 512\)"),
         (2, np.zeros((6, 3), np.float32), r"post_layer_mix: shape is \(6, 3\), expected \(6, 4\)"),

@@ -98,7 +98,7 @@ def test_every_framework_gets_the_same(name: str) -> None:
 @pytest.mark.parametrize(
     ("position", "value", "message"),
     [
-        (0, np.zeros((6, 5, 512), np.float16), r"residual: shape is \(6, 5, 512\); expected \(..., n, hidden_size\)"),
+        (0, np.zeros((6, 5, 512), np.float16), r"residual: shape is \(..., 5, 512\); expected \(..., n, hidden_size\)"),
         (1, np.zeros((6, 25), np.float32), r"dot_mix: shape is \(6, 25\), expected \(6, 24\)"),
         (1, np.zeros((65, 6, 24), np.float32), "splits: is 65; 1 to 64 is allowed"),
         (2, np.zeros(5, np.float32), r"sqrsum: shape is \(5,\), expected"),
