@@ -38,12 +38,6 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.dtype is torch.uint8 else tensor.view(torch.uint8)
 
 
-def flat_bytes(scales: torch.Tensor) -> torch.Tensor:
-    """A view as one dimension of bytes."""
-    whole = as_bytes(scales)
-    return whole if whole.ndim == 1 else whole.view(-1)
-
-
 def as_hint(enable_pdl: bool | None) -> bool | None:
     """`enable_pdl` as a hint: even True means wherever the GPU supports it."""
     return None if enable_pdl else enable_pdl

@@ -83,6 +83,8 @@ def quantize_groups_into(input: torch.Tensor, spec: QuantSpec, out: torch.Tensor
     """`write_groups` for quantization alone."""
     if scales.dtype is torch.float32 and scales.is_contiguous():
         quantize_pair(input, spec, out, scales)
+    elif scales.dtype is torch.int32 and scales.ndim == 2 and (columns := _aligned_columns(scales)) is not None:
+        quantize_pair(input, _with_layout(spec, "packed"), out, columns)
     else:
         write_groups(partial(jitnorm.quantize, input), spec, out, scales)
 
@@ -131,5 +133,8 @@ def quantize_groups(
     spec = spec_of_eps(element_of(dtype, "dtype"), group_size, eps, is_ue8m0, layout, least_power)
     if not is_transposed:
         return quantize_pair(x, spec, out)
+    if x.ndim == 2:
+        codes, scales = quantize_pair(x, spec, out)
+        return codes, scales.as_strided((len(x), len(scales)), (1, scales.shape[1]))
     q = jitnorm.quantize(x, spec=spec, batched=x.ndim == 3, out=out)
     return q.data, transposed_scales(q)

@@ -33,8 +33,9 @@ def turn_packed(
         raise ValueError(
             f"qkv: has {qkv.shape[-1]} columns; {sum(heads)} heads of {head_dim} are {sum(heads) * head_dim}"
         )
-    each = qkv.view(*qkv.shape[:-1], sum(heads), head_dim)  # `unflatten` takes 3 us more
-    q, k = each.narrow(-2, 0, heads[0]), each.narrow(-2, heads[0], heads[1])
+    # `unflatten` takes 3 us more, a shape that is not known 0.6, and the method `split`, or `narrow` for each part, 2.
+    each = qkv.view(-1, sum(heads), head_dim) if qkv.ndim == 2 else qkv.view(*qkv.shape[:-1], sum(heads), head_dim)
+    q, k, _ = torch.split_with_sizes(each, heads, -2)
     jitnorm.qk_rmsnorm_rope(
         q, k, q_weight, k_weight, cos_sin_cache, positions, eps, is_neox, q_out=q, k_out=k
     )  # fmt: skip

@@ -110,22 +110,26 @@ def _as_e4m3(scales: Any, _: Any) -> Any:
 
 
 def experts_quantize_pair(
-    input: Any, offsets: Any, scale_offsets: Any, spec: QuantSpec, is_gated: bool, global_scale: Any = None
-) -> tuple[Any, Any]:
+    input: Any, offsets: Any, scale_offsets: Any, spec: QuantSpec, is_gated: bool, global_scale: Any = None,
+    out: Any = None, out_scale: Any = None,
+) -> tuple[Any, Any]:  # fmt: skip
     """`jitnorm.grouped_quantize`, or that of SwiGLU, rounded before: codes, and scales; E2M1 and UE8M0 are bytes."""
-    made: tuple[Any, Any] = _EXPERTS.call(input, global_scale, offsets, scale_offsets, None, spec, is_gated)
+    made: tuple[Any, Any] = _EXPERTS.call(
+        input, out, out_scale, global_scale, offsets, scale_offsets, None, spec, is_gated
+    )
     return made
 
 
 def _experts(
-    global_scale: Kind, offsets: Shape, has_offsets: bool, spec: QuantSpec, is_gated: bool
+    gives_scale: bool, global_scale: Kind, offsets: Shape, has_offsets: bool, spec: QuantSpec, is_gated: bool
 ) -> tuple[Dispatcher, Form]:
     options: tuple[Any, ...] = GROUPED_QUANTIZE, None, "once", ""
     if is_gated:
         options = SILU_AND_MUL_GROUPED_QUANTIZE, None, "output", "silu", -1
-    dispatcher, _ = calls_of_experts(False, global_scale, False, offsets, has_offsets, False, spec, *options)
+    dispatcher, _ = calls_of_experts(gives_scale, global_scale, False, offsets, has_offsets, False, spec, *options)
     views = {"y_fp4": _as_bytes, **({"block_scale": _as_bytes} if spec.scale_format == "ue8m0" else {})}
-    return dispatcher, Form("input global_scale offsets scale_offsets", "({y_fp4}, {block_scale})", views=views)
+    parameters = f"input {written_names(spec, gives_scale)} global_scale offsets scale_offsets"
+    return dispatcher, Form(parameters, "({y_fp4}, {block_scale})", views=views)
 
 
 def _as_bytes(codes: Any, _: Any) -> Any:
@@ -136,7 +140,7 @@ _PLAIN = Known(_plain, "input out out_scale? scale* scale_ub? global_scale*")
 _NORMS = Known(_norm, "input out out_scale? weight? scale_ub? residual? residual_out eps")
 _GATED = Known(_gated, "input out out_scale? scale* scale_ub? global_scale*")
 _FP4 = Known(_fp4, "input global_scale")
-_EXPERTS = Known(_experts, "input global_scale?@8 offsets@1 scale_offsets?")
+_EXPERTS = Known(_experts, "input out out_scale? global_scale?@8 offsets@1 scale_offsets?")
 replace_in_graphs(
     (quantize_pair, norm_quantize_pair, silu_and_mul_quantize_pair, fp4_quantize_pair, experts_quantize_pair)
 )

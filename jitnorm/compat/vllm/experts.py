@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import spec_of
+from jitnorm.compat.arguments import as_bytes, spec_of
 from jitnorm.compat.groups import spec_of_eps, write_groups
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.pairs import experts_quantize_pair
 
 _TILE = 128
 NVFP4 = spec_of("e2m1", 16, "e4m3", "128x4")
@@ -35,8 +34,8 @@ def scaled_fp4_experts_quant(
 ) -> None:
     """NVFP4 with one global scale per expert."""
     _fill(
-        jitnorm.grouped_quantize, NVFP4, output, output_scale, input, input_offset_by_experts,
-        output_scale_offset_by_experts, global_scale=input_global_scale,
+        NVFP4, False, output, output_scale, input, input_offset_by_experts, output_scale_offset_by_experts,
+        input_global_scale,
     )  # fmt: skip
 
 
@@ -50,8 +49,8 @@ def silu_and_mul_scaled_fp4_experts_quant(
 ) -> None:
     """SwiGLU, rounded to the input's dtype, then NVFP4 with one global scale per expert."""
     _fill(
-        jitnorm.silu_and_mul_grouped_quantize, NVFP4, output, output_scale, input, input_offset_by_experts,
-        output_scale_offset_by_experts, global_scale=input_global_scale, rounding="output",
+        NVFP4, True, output, output_scale, input, input_offset_by_experts, output_scale_offset_by_experts,
+        input_global_scale,
     )  # fmt: skip
 
 
@@ -65,10 +64,7 @@ def mxfp4_experts_quant(
 ) -> None:
     """MXFP4."""
     check_experts(n_experts, input_offset_by_experts)
-    _fill(
-        jitnorm.grouped_quantize, MXFP4, output, output_scale, input, input_offset_by_experts,
-        output_scale_offset_by_experts,
-    )  # fmt: skip
+    _fill(MXFP4, False, output, output_scale, input, input_offset_by_experts, output_scale_offset_by_experts)
 
 
 def silu_and_mul_mxfp4_experts_quant(
@@ -81,10 +77,7 @@ def silu_and_mul_mxfp4_experts_quant(
 ) -> None:
     """SwiGLU, rounded to the input's dtype, then MXFP4."""
     check_experts(n_experts, input_offset_by_experts)
-    _fill(
-        jitnorm.silu_and_mul_grouped_quantize, MXFP4, output, output_scale, input, input_offset_by_experts,
-        output_scale_offset_by_experts, rounding="output",
-    )  # fmt: skip
+    _fill(MXFP4, True, output, output_scale, input, input_offset_by_experts, output_scale_offset_by_experts)
 
 
 def check_experts(n_experts: int, offsets: torch.Tensor) -> None:
@@ -94,17 +87,17 @@ def check_experts(n_experts: int, offsets: torch.Tensor) -> None:
 
 
 def _fill(
-    function: Callable[..., Any], spec: QuantSpec, output: torch.Tensor, output_scale: torch.Tensor,
-    input: torch.Tensor, offsets: torch.Tensor, scale_offsets: torch.Tensor, **options: Any,
+    spec: QuantSpec, is_gated: bool, output: torch.Tensor, output_scale: torch.Tensor, input: torch.Tensor,
+    offsets: torch.Tensor, scale_offsets: torch.Tensor, global_scale: torch.Tensor | None = None,
 ) -> None:  # fmt: skip
     """Quantize into scales with any number of rows; those that belong to no expert are not written."""
-    given = output_scale if output_scale.dtype is torch.uint8 else output_scale.view(torch.uint8)
+    given = as_bytes(output_scale)
     rows, height = _rows_of_scales(input.shape[0], offsets.numel() - 1), given.shape[0]
     scales = given if height == rows else given[:rows]
     if height < rows:
         scales = given.new_empty((rows, given.shape[1]))
         scales[:height] = given
-    function(input, offsets, spec=spec, scale_offsets=scale_offsets, out=output, out_scale=scales, **options)
+    experts_quantize_pair(input, offsets, scale_offsets, spec, is_gated, global_scale, output, scales)
     if height < rows:
         given.copy_(scales[:height])
 

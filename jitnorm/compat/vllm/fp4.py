@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from jitnorm.compat.arguments import as_scale, flat_bytes, spec_of
+from jitnorm.compat.arguments import as_bytes, as_scale, spec_of
 from jitnorm.kernels.numerics import round_up
 from jitnorm.ops.pairs import quantize_pair
 
@@ -57,10 +57,8 @@ class _ScaledFp4Quant:
         scale = as_scale(input_scale, matrix)
         if scale.ndim != 1:
             scale = scale.view(1)
-        if is_sf_swizzled_layout:
-            quantize_pair(matrix, _SWIZZLED, output, flat_bytes(output_scale), global_scale=scale)
-        else:
-            quantize_pair(matrix, _LINEAR, output, output_scale.view(torch.uint8), global_scale=scale)
+        spec = _SWIZZLED if is_sf_swizzled_layout else _LINEAR
+        quantize_pair(matrix, spec, output, as_bytes(output_scale), global_scale=scale)
 
 
 scaled_fp4_quant = _ScaledFp4Quant()

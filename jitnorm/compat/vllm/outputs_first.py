@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import element_of, flat_bytes, given_spec, spec_of
+from jitnorm.compat.arguments import as_bytes, element_of, given_spec, spec_of
 from jitnorm.compat.groups import quantize_groups_into, spec_of_eps, write_groups
 from jitnorm.compat.rope import turn_packed
 from jitnorm.compat.vllm.activations import fatrelu_and_mul as fatrelu_and_mul
@@ -199,7 +199,7 @@ def silu_and_mul_nvfp4_quant(
     result: torch.Tensor, result_block_scale: torch.Tensor, input: torch.Tensor, input_global_scale: torch.Tensor
 ) -> None:
     """SwiGLU, then NVFP4 with swizzled scales."""
-    scales = flat_bytes(result_block_scale)
+    scales = as_bytes(result_block_scale)
     silu_and_mul_quantize_pair(input, _NVFP4, "output", result, scales, global_scale=input_global_scale)
 
 
