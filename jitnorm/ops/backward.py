@@ -6,13 +6,13 @@ from typing import Any
 
 from jitnorm.catalogue import gradients
 from jitnorm.catalogue.op import Op
-from jitnorm.dispatch import dispatcher_of
+from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import framework_of
-from jitnorm.ops.forms import Form
+from jitnorm.ops.forms import Form, Known
 from jitnorm.ops.run import Tensor
 
 _SUM = Form("input out", "{out}")
-_SUM_WITH_BIAS = Form("input", "({out}, {bias_out})")
+_SUM_WITH_BIAS = Form("input out", "({out}, {bias_out})")
 # `gemma` is layer normalization's name of the weight.
 _PARAMETERS = "input grad weight gemma mean rstd residual_grad input_grad eps"
 _OF_INPUT, _OF_ALL = Form(_PARAMETERS, "{input_grad}"), Form(_PARAMETERS, "({input_grad}, {partials})")
@@ -43,7 +43,7 @@ def sum_rows(
         >>> sum_rows(np.array([[1, 2], [3, 4]], np.float32)).tolist()
         [4.0, 6.0]
     """
-    made: Tensor = dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, False, "").calls[_SUM](input, out, stream)
+    made: Tensor = _SUMS.call(input, out, stream, enable_pdl, dtype, False, "")
     return made
 
 
@@ -167,14 +167,24 @@ def _backward(
 
     `eps` is for ops that compute the statistic of rows themselves.
     """
-    calls = dispatcher_of(op, enable_pdl, residual_grad is not None, weight is not None).calls
-    arguments = input, grad, weight, weight, mean, rstd, residual_grad, input_grad, eps, stream
+    made = _CALLS.call(input, grad, weight, weight, mean, rstd, residual_grad, input_grad, eps, stream, op, enable_pdl)
     if weight is None:
-        return calls[_OF_INPUT](*arguments), None, None
-    of_input, partials = calls[_OF_ALL](*arguments)
+        return made, None, None
+    of_input, partials = made
     dtype = framework_of(weight, "weight").dtype_name(weight)
     of = framework_of(input, "input").dtype_name(input)
-    sums = dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, has_bias, of).calls
-    if has_bias:
-        return of_input, *sums[_SUM_WITH_BIAS](partials, stream)
-    return of_input, sums[_SUM](partials, None, stream), None
+    sums = _SUMS.call(partials, None, stream, enable_pdl, dtype, has_bias, of)
+    return (of_input, *sums) if has_bias else (of_input, sums, None)
+
+
+def _calls(has_weight: bool, adds: bool, op: Op, enable_pdl: bool | None) -> tuple[Dispatcher, Form]:
+    return dispatcher_of(op, enable_pdl, adds, has_weight), _OF_ALL if has_weight else _OF_INPUT
+
+
+def _sums(enable_pdl: bool | None, dtype: str, has_bias: bool, of: str) -> tuple[Dispatcher, Form]:
+    dispatcher = dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, has_bias, of)
+    return dispatcher, _SUM_WITH_BIAS if has_bias else _SUM
+
+
+_CALLS = Known(_calls, "input grad weight? gemma mean rstd residual_grad? input_grad eps")
+_SUMS = Known(_sums, "input out")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.dispatch import per_options
-from jitnorm.interop import check_shaped, framework_of, generating
+from jitnorm.interop import check_shaped, generating
 from jitnorm.interop.record import NO_VIEWS, Record, Views
 from jitnorm.launcher import launcher, object_at
 from jitnorm.ops.run import run
@@ -186,4 +186,4 @@ class Form:
 
 
 def _merge(tensor: Any, name: str) -> Any:
-    return framework_of(tensor, name).merge_last_two(tensor)
+    return check_shaped(tensor, name).merge_last_two(tensor)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.moves import BLOCK_SCALE_INTERLEAVE, SHUFFLE_MATRIX_A
-from jitnorm.dispatch import dispatcher_of, per_options
+from jitnorm.dispatch import Dispatcher, dispatcher_of, per_options
 from jitnorm.interop import check_shaped
 from jitnorm.kernels.quant_spec import require_one_of
-from jitnorm.ops.forms import Form
+from jitnorm.ops.forms import Form, Known, Shape
 from jitnorm.ops.run import Tensor
 
 _INTERLEAVE, _SHUFFLE = Form("unswizzled_sf out", "{out}"), Form("input_tensor", "{out}")
@@ -38,9 +38,16 @@ def block_scale_interleave(unswizzled_sf: Tensor, *, out: Tensor | None = None, 
         >>> swizzled.shape, swizzled[:4].tolist(), swizzled[16:20].tolist()
         ((512,), [0, 1, 2, 3], [4, 5, 6, 7])
     """
-    dims = _dims("unswizzled_sf", unswizzled_sf, (2, 3))
-    made: Tensor = dispatcher_of(BLOCK_SCALE_INTERLEAVE, None, dims == 3).calls[_INTERLEAVE](unswizzled_sf, out, stream)
+    made: Tensor = _INTERLEAVE_CALLS.call(unswizzled_sf, out, stream)
     return made
+
+
+def _interleave_calls(scales: Shape) -> tuple[Dispatcher, Form]:
+    _check_dims("unswizzled_sf", scales, (2, 3))
+    return dispatcher_of(BLOCK_SCALE_INTERLEAVE, None, len(scales) == 3), _INTERLEAVE
+
+
+_INTERLEAVE_CALLS = Known(_interleave_calls, "unswizzled_sf@0 out")
 
 
 def shuffle_matrix_a(input_tensor: Tensor, epilogue_tile_m: int, *, stream: Any = None) -> Tensor:
@@ -67,13 +74,20 @@ def shuffle_matrix_a(input_tensor: Tensor, epilogue_tile_m: int, *, stream: Any 
         >>> shuffle_matrix_a(np.arange(16, dtype=np.uint8).reshape(16, 1), 64)[:, 0].tolist()
         [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15]
     """
-    _dims("input_tensor", input_tensor, (2,))
     if not isinstance(epilogue_tile_m, int):
         raise TypeError(f"epilogue_tile_m: is {epilogue_tile_m!r}; expected a whole number, such as 128")
     block = 32 if epilogue_tile_m % 128 == 0 else 16
-    _check_rows(input_tensor, block)
-    made: Tensor = dispatcher_of(SHUFFLE_MATRIX_A, None, block).calls[_SHUFFLE](input_tensor, stream)
+    made: Tensor = _SHUFFLE_CALLS.call(input_tensor, stream, block)
     return made
+
+
+def _shuffle_calls(matrix: Shape, block: int) -> tuple[Dispatcher, Form]:
+    _check_dims("input_tensor", matrix, (2,))
+    _check_rows(matrix, block)
+    return dispatcher_of(SHUFFLE_MATRIX_A, None, block), _SHUFFLE
+
+
+_SHUFFLE_CALLS = Known(_shuffle_calls, "input_tensor@2")
 
 
 def shuffle_matrix_sf_a(
@@ -100,8 +114,7 @@ def shuffle_matrix_sf_a(
         (1024,)
     """
     _check_sf_elements(num_elts_per_sf)
-    _dims("input_tensor", input_tensor, (2,))
-    _check_rows(input_tensor, 128)
+    _check_scales(input_tensor)
     return block_scale_interleave(shuffle_matrix_a(input_tensor, epilogue_tile_m, stream=stream), stream=stream)
 
 
@@ -110,16 +123,18 @@ def _check_sf_elements(count: int) -> None:
     require_one_of("num_elts_per_sf", count, (16, 32))
 
 
-def _dims(name: str, tensor: Any, allowed: tuple[int, ...]) -> int:
-    """The number of dimensions of a tensor."""
-    check_shaped(tensor, name)
-    dims = len(tensor.shape)
-    if dims not in allowed:
-        raise ValueError(f"{name}: has {dims} dimensions; expected {' or '.join(map(str, allowed))}")
-    return dims
+def _check_scales(scales: Any) -> None:
+    check_shaped(scales, "input_tensor")
+    _check_dims("input_tensor", tuple(scales.shape), (2,))
+    _check_rows(tuple(scales.shape), 128)
 
 
-def _check_rows(tensor: Any, multiple: int) -> None:
-    rows = tensor.shape[0]
+def _check_dims(name: str, shape: Shape, allowed: tuple[int, ...]) -> None:
+    if len(shape) not in allowed:
+        raise ValueError(f"{name}: has {len(shape)} dimensions; expected {' or '.join(map(str, allowed))}")
+
+
+def _check_rows(shape: Shape, multiple: int) -> None:
+    rows = shape[0] or 0
     if rows % multiple:
         raise ValueError(f"input_tensor: has {rows} rows; expected a multiple of {multiple}, so pad it")

@@ -180,12 +180,23 @@ def rms_norm_per_block_quant(
     if is_scale_transposed and type(input).__module__.startswith("tvm_ffi"):
         raise TypeError("is_scale_transposed: is True, but a tvm_ffi.Tensor has no transposed view; pass False")
     layout = "linear" if not is_scale_transposed else "column4" if has_tma_aligned_scales else "column"
-    options = (quant_dtype, int(group_size[1]), layout, residual is not None, scale_ub is not None)
-    dispatcher = rounded_dispatcher(RMS_NORM_PER_BLOCK_QUANT, enable_pdl, rounding, *options)
-    codes, scales = dispatcher.calls[_OF_GROUPS](input, residual, weight, scale_ub, residual, epsilon, stream)
+    codes, scales = _GROUP_CALLS.call(
+        input, residual, weight, scale_ub, residual, epsilon, stream, enable_pdl, rounding, quant_dtype,
+        int(group_size[1]), layout,
+    )  # fmt: skip
     if not is_scale_transposed:
         return codes, scales
     rows = 1
     for extent in input.shape[:-1]:
         rows *= extent
     return codes, scales.T[:rows]
+
+
+def _calls_of_groups(
+    adds: bool, has_bound: bool, enable_pdl: bool | None, rounding: str, quant_dtype: Any, columns: int, layout: str
+) -> tuple[Dispatcher, Form]:
+    options = (quant_dtype, columns, layout, adds, has_bound)
+    return rounded_dispatcher(RMS_NORM_PER_BLOCK_QUANT, enable_pdl, rounding, *options), _OF_GROUPS
+
+
+_GROUP_CALLS = Known(_calls_of_groups, "input residual? weight scale_ub? residual_out eps")
