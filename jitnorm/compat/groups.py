@@ -135,6 +135,7 @@ def quantize_groups(
         return quantize_pair(x, spec, out)
     if x.ndim == 2:
         codes, scales = quantize_pair(x, spec, out)
-        return codes, scales.as_strided((len(x), len(scales)), (1, scales.shape[1]))
+        columns, length = scales.shape
+        return codes, scales.as_strided((x.shape[0], columns), (1, length))
     q = jitnorm.quantize(x, spec=spec, batched=x.ndim == 3, out=out)
     return q.data, transposed_scales(q)

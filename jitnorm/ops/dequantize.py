@@ -12,6 +12,7 @@ from jitnorm.catalogue.decoders import (
     decoded_spec,
     has_tensor_scale,
 )
+from jitnorm.catalogue.op import Op
 from jitnorm.catalogue.sf_layout import SfLayout
 from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
@@ -141,9 +142,10 @@ def e2m1_and_ufp8sf_scale_to_float(
         [2.0, 4.0]
     """
     factor = global_scale_tensor if ufp8_type == 1 else None
-    options = (sf_vec_size, ufp8_type, is_sf_swizzled_layout, is_sf_8x4_layout, factor is not None)
-    dispatcher = dispatcher_of(E2M1_AND_UFP8SF_SCALE_TO_FLOAT, enable_pdl, *options)
-    return _to_float(dispatcher, e2m1_tensor, ufp8_scale_tensor, factor, stream)
+    return _TO_FLOAT_CALLS.call(
+        e2m1_tensor, ufp8_scale_tensor, factor, stream, E2M1_AND_UFP8SF_SCALE_TO_FLOAT, enable_pdl, sf_vec_size,
+        ufp8_type, is_sf_swizzled_layout, is_sf_8x4_layout,
+    )  # fmt: skip
 
 
 def mxfp4_dequantize(
@@ -172,7 +174,7 @@ def mxfp4_dequantize(
         >>> mxfp4_dequantize(codes, scales, SfLayout.layout_linear)[0, :2].tolist()
         [2.0, 4.0]
     """
-    return _to_float(dispatcher_of(MXFP4_DEQUANTIZE, enable_pdl, sfLayout), a_fp4, a_sf, None, stream)
+    return _TO_FLOAT_CALLS.call(a_fp4, a_sf, None, stream, MXFP4_DEQUANTIZE, enable_pdl, sfLayout)
 
 
 def mxfp8_dequantize_host(
@@ -202,9 +204,15 @@ def mxfp8_dequantize_host(
         >>> mxfp8_dequantize_host(codes, scales, is_sf_swizzled_layout=False)[0, :2].tolist()
         [2.0, 2.0]
     """
-    dispatcher = dispatcher_of(MXFP8_DEQUANTIZE_HOST, enable_pdl, is_sf_swizzled_layout, sf_swizzle_layout)
-    return _to_float(dispatcher, input, scale_tensor, None, stream)
+    return _TO_FLOAT_CALLS.call(
+        input, scale_tensor, None, stream, MXFP8_DEQUANTIZE_HOST, enable_pdl, is_sf_swizzled_layout, sf_swizzle_layout
+    )
 
 
-def _to_float(dispatcher: Dispatcher, data: Any, scale: Any, tensor_scale: Any, stream: Any) -> Any:
-    return dispatcher.calls[_TO_FLOAT](data, scale, tensor_scale, stream)
+def _to_float_calls(has_factor: bool, op: Op, enable_pdl: bool | None, *options: Any) -> tuple[Dispatcher, Form]:
+    if op is E2M1_AND_UFP8SF_SCALE_TO_FLOAT:
+        options = (*options, has_factor)
+    return dispatcher_of(op, enable_pdl, *options), _TO_FLOAT
+
+
+_TO_FLOAT_CALLS = Known(_to_float_calls, "data scale tensor_scale?")

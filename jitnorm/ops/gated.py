@@ -16,7 +16,14 @@ from jitnorm.ops.forms import Form, Kind, Known
 from jitnorm.ops.general import encoding_form, with_kinds
 from jitnorm.quantized import QuantizedTensor
 
-_NVFP4 = Form("input global_scale", "({y_fp4}, {block_scale})")
+
+def _as_matrix(codes: Any, _: Any) -> Any:
+    """A view of codes with one leading dimension."""
+    *leading, columns = codes.shape
+    return framework_of(codes, "codes").permuted(codes, (prod(leading), columns), (0, 1))
+
+
+_NVFP4 = Form("input global_scale", "({y_fp4}, {block_scale})", views={"y_fp4": _as_matrix})
 
 
 def silu_and_mul_quantize(
@@ -154,12 +161,15 @@ def silu_and_mul_nvfp4_quantize(
         >>> codes.shape, scales.shape
         ((6, 32), (128, 4))
     """
-    options = (sf_vec_size, is_sf_swizzled_layout, is_sf_8x4_layout, recipe_of(nvfp4_4over6))
-    dispatcher = rounded_dispatcher(
-        SILU_AND_MUL_NVFP4_QUANTIZE, enable_pdl, rounding, *options, global_scale is not None
-    )
-    codes, scales = dispatcher.calls[_NVFP4](input, global_scale, stream)
-    if len(codes.shape) != 2:
-        *leading, columns = codes.shape
-        codes = framework_of(codes, "codes").permuted(codes, (prod(leading), columns), (0, 1))
-    return codes, scales
+    made: tuple[Any, Any] = _NVFP4_CALLS.call(
+        input, global_scale, stream, enable_pdl, rounding, sf_vec_size, is_sf_swizzled_layout, is_sf_8x4_layout,
+        recipe_of(nvfp4_4over6),
+    )  # fmt: skip
+    return made
+
+
+def _nvfp4_calls(has_scale: bool, enable_pdl: bool | None, rounding: str, *options: Any) -> tuple[Dispatcher, Form]:
+    return rounded_dispatcher(SILU_AND_MUL_NVFP4_QUANTIZE, enable_pdl, rounding, *options, has_scale), _NVFP4
+
+
+_NVFP4_CALLS = Known(_nvfp4_calls, "input global_scale?")

@@ -66,13 +66,19 @@ def gated_add_layernorm(
         >>> gated_add_layernorm(x, x, gate, ones, 0 * ones, eps=0.0)
         (array([[-1.,  1.]], dtype=float16), array([[1., 4.]], dtype=float16))
     """
-    dispatcher = rounded_dispatcher(
-        GATED_ADD_LAYERNORM, enable_pdl, "once", gate_bias is not None, input_scale is not None
-    )
-    made: tuple[Tensor, Tensor] = dispatcher.calls[_GATED](
-        input, residual, gate, gemma, beta, gate_bias, input_scale, out, residual_out, eps, stream
+    made: tuple[Tensor, Tensor] = _GATED_CALLS.call(
+        input, residual, gate, gemma, beta, gate_bias, input_scale, out, residual_out, eps, stream, enable_pdl
     )
     return made
+
+
+def _gated_calls(has_bias: bool, has_scale: bool, enable_pdl: bool | None) -> tuple[Dispatcher, Form]:
+    return rounded_dispatcher(GATED_ADD_LAYERNORM, enable_pdl, "once", has_bias, has_scale), _GATED
+
+
+_GATED_CALLS = Known(
+    _gated_calls, "input residual branch_gate gemma beta gate_bias? branch_scale? out residual_out eps"
+)
 
 
 def gated_add_layernorm_quantize(

@@ -62,8 +62,16 @@ def fused_add_rmsnorm_fp8_block_quant(
     """
     for name, output in (("out", out), ("block_scale", block_scale)):
         framework_of(output, name)  # every output is given by the caller
-    dispatcher = rounded_dispatcher(FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, enable_pdl, rounding, normed_out is not None)
-    dispatcher.calls[_ADDED](input, residual, weight, out, block_scale, residual, normed_out, eps, stream)
+    _ADDED_CALLS.call(
+        input, residual, weight, out, block_scale, residual, normed_out, eps, stream, enable_pdl, rounding
+    )
+
+
+def _added_calls(keeps_norm: bool, enable_pdl: bool | None, rounding: str) -> tuple[Dispatcher, Form]:
+    return rounded_dispatcher(FUSED_ADD_RMSNORM_FP8_BLOCK_QUANT, enable_pdl, rounding, keeps_norm), _ADDED
+
+
+_ADDED_CALLS = Known(_added_calls, "input residual weight out block_scale residual_out y_out? eps")
 
 
 def rms_norm_dynamic_per_token_quant(

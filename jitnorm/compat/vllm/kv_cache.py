@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 import jitnorm
@@ -45,18 +47,19 @@ def fused_qknorm_rope_cache(
             f"rotary_dim: is {rotary_dim}; allowed are even numbers up to head_dim {head_dim} and the "
             f"{cos_sin_cache.shape[-1]} columns of cos_sin_cache"
         )
-    sizes = [n * head_dim for n in (num_q_heads, num_kv_heads, num_kv_heads)]
-    q, k, v = (qkv.new_empty((len(qkv), size)) for size in sizes)
+    heads = num_q_heads, num_kv_heads, num_kv_heads
     angles = _first_angles(cos_sin_cache, rotary_dim, positions)
-    insert_turned_heads(
-        (q, k, v), qkv, q_weight, k_weight, angles, slot_mapping, (key_cache, value_cache), head_dim, eps,
-        norm_weight_bias, kv_cache_dtype, (k_scale, v_scale),
+    made = insert_turned_heads(
+        (None, None, None), heads, qkv, q_weight, k_weight, angles, slot_mapping, (key_cache, value_cache), head_dim,
+        eps, norm_weight_bias, kv_cache_dtype, (k_scale, v_scale),
     )  # fmt: skip
+    q, k, v = (each.view(-1, count * head_dim) for each, count in zip(made, heads, strict=True))
     return q, k, v
 
 
 def insert_turned_heads(
-    outputs: Heads,
+    outputs: Heads | tuple[None, None, None],
+    heads: tuple[int, int, int],
     qkv: torch.Tensor,
     q_weight: torch.Tensor,
     k_weight: torch.Tensor,
@@ -68,31 +71,51 @@ def insert_turned_heads(
     norm_weight_bias: float,
     kv_cache_dtype: str,
     scales: tuple[torch.Tensor | None, torch.Tensor | None],
-) -> None:
-    """Write queries, keys and values, each (tokens, heads * head_dim), and insert the last two into their caches."""
-    sizes = [output.shape[-1] for output in outputs]
-    if qkv.ndim != 2 or qkv.shape[1] != sum(sizes) or any(size % head_dim for size in sizes):
+) -> Heads:
+    """Write queries, keys and values, and insert the last two into their caches.
+
+    Args:
+        outputs: where to write, each (tokens, heads * head_dim); None allocates.
+        heads: how many there are of each.
+        qkv: all of them, (tokens, sum of heads times head_dim).
+        q_weight: weight for the norm of queries.
+        k_weight: weight for the norm of keys.
+        angles: a table, and the positions in it.
+        slot_mapping: as of `jitnorm.qk_rmsnorm_rope_cache`.
+        caches: of keys and of values.
+        head_dim: elements of a head.
+        eps: added to the mean of squares.
+        norm_weight_bias: 0 or 1, added to the weights.
+        kv_cache_dtype: vLLM's name for the caches' dtype.
+        scales: of keys and of values, for FP8.
+
+    Returns:
+        the three, each (tokens, heads, head_dim).
+    """
+    if qkv.ndim != 2 or qkv.shape[1] != sum(heads) * head_dim:
         raise ValueError(
-            f"qkv: shape is {tuple(qkv.shape)}; expected (tokens, {sum(sizes) // head_dim} heads of {head_dim}), "
-            f"{sum(sizes)} columns"
+            f"qkv: shape is {tuple(qkv.shape)}; expected (tokens, {sum(heads)} heads of {head_dim}), "
+            f"{sum(heads) * head_dim} columns"
         )
     if norm_weight_bias not in (0, 1):
         raise ValueError(f"norm_weight_bias: is {norm_weight_bias!r}; allowed are 0 and 1")
     if kv_cache_dtype not in (*_PLAIN, *_FP8):
         raise ValueError(f"kv_cache_dtype: is {kv_cache_dtype!r}; allowed are {', '.join((*_PLAIN, *_FP8))}")
-    heads = [size // head_dim for size in sizes]
     # `unflatten` would take 2 us more, and so would the method `split`.
     q, k, v = torch.split_with_sizes(qkv.view(-1, sum(heads), head_dim), heads, 1)
-    q_out, k_out, v_out = (each.view(-1, count, head_dim) for each, count in zip(outputs, heads, strict=True))
-    options = {
+    q_out, k_out, v_out = (
+        None if each is None else each.view(-1, count, head_dim) for each, count in zip(outputs, heads, strict=True)
+    )
+    options: dict[str, Any] = {
         "q_out": q_out, "k_out": k_out, "v_out": v_out, "keep_heads": True, "unit_bias": norm_weight_bias == 1,
         "rounding": "output",
     }  # fmt: skip
     call = q, k, v, q_weight, k_weight, *angles, slot_mapping, *caches
     if kv_cache_dtype in _FP8:
-        jitnorm.qk_rmsnorm_rope_cache_quant(*call, *scales, eps, **options)
+        made: Heads = jitnorm.qk_rmsnorm_rope_cache_quant(*call, *scales, eps, **options)
     else:
-        jitnorm.qk_rmsnorm_rope_cache(*call, eps, **options)
+        made = jitnorm.qk_rmsnorm_rope_cache(*call, eps, **options)
+    return made
 
 
 def angles_of(cos: torch.Tensor, sin: torch.Tensor, pairs: int, positions: torch.Tensor) -> Angles:

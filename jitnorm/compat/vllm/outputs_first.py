@@ -103,17 +103,14 @@ def fused_qknorm_rope_cache(
     v_scale: torch.Tensor | None = None,
 ) -> None:
     """RMSNorm of queries and keys, rotation of halves, and keys and values into pages, rounded before FP8."""
-    for name, output, heads in (
-        ("q_out", q_out, num_q_heads),
-        ("k_out", k_out, num_kv_heads),
-        ("v_out", v_out, num_kv_heads),
-    ):
-        if output.shape[-1] != heads * head_dim:
+    outputs, heads = (q_out, k_out, v_out), (num_q_heads, num_kv_heads, num_kv_heads)
+    for name, output, count in zip(("q_out", "k_out", "v_out"), outputs, heads, strict=True):
+        if output.shape[-1] != count * head_dim:
             raise ValueError(
-                f"{name}: has {output.shape[-1]} columns; {heads} heads of {head_dim} are {heads * head_dim}"
+                f"{name}: has {output.shape[-1]} columns; {count} heads of {head_dim} are {count * head_dim}"
             )
     insert_turned_heads(
-        (q_out, k_out, v_out), qkv, q_weight, k_weight, angles_of(cos, sin, rotary_pairs, positions), slot_mapping,
+        outputs, heads, qkv, q_weight, k_weight, angles_of(cos, sin, rotary_pairs, positions), slot_mapping,
         (k_cache, v_cache), head_dim, epsilon, norm_weight_bias, kv_cache_dtype, (k_scale, v_scale),
     )  # fmt: skip
 
@@ -279,9 +276,10 @@ def per_token_group_fp8_quant_packed(
     Rows of `output_q` past those of the input become zero.
     """
     _check_range(min_8bit, max_8bit)
-    if output_q.ndim == 2 and input.ndim == 2 and len(input) < len(output_q) <= round_up(len(input), 4):
-        output_q[len(input) :].view(torch.uint8).zero_()
-        output_q = output_q[: len(input)]
+    rows = input.shape[0]  # `len` would take 1 us
+    if output_q.ndim == 2 and input.ndim == 2 and rows < output_q.shape[0] <= round_up(rows, 4):
+        output_q[rows:].view(torch.uint8).zero_()
+        output_q = output_q[:rows]
     spec = spec_of_eps(element_of(output_q.dtype, "output_q"), group_size, eps, is_ue8m0=True)
     quantize_groups_into(input, spec, output_q, output_s_packed)
 
