@@ -63,14 +63,8 @@ class Known:
 
     def _first(self, *given: Any) -> Any:
         self._found(*given)  # its errors come before the launcher is loaded
-        objects = (
-            None,
-            Exception,
-            str,
-            int,
-            "shape",
-            self._found,
-        )  # the launcher keeps them; other threads may be here, too
+        # The launcher keeps them. Other threads may be here, too.
+        objects = None, Exception, str, int, "shape", self._found
         dims = [-1 if part["dims"] is None else int(part["dims"]) for part in self._parts.values()]
         self.call = object_at(launcher().make_known(self._passed, list(self._parts), dims, id(objects)))
         return self.call(*given)
