@@ -72,25 +72,9 @@ def insert_turned_heads(
     kv_cache_dtype: str,
     scales: tuple[torch.Tensor | None, torch.Tensor | None],
 ) -> Heads:
-    """Write queries, keys and values, and insert the last two into their caches.
+    """Write queries, keys and values, of so many heads each, and insert the last two into their caches.
 
-    Args:
-        outputs: where to write, each (tokens, heads * head_dim); None allocates.
-        heads: how many there are of each.
-        qkv: all of them, (tokens, sum of heads times head_dim).
-        q_weight: weight for the norm of queries.
-        k_weight: weight for the norm of keys.
-        angles: a table, and the positions in it.
-        slot_mapping: as of `jitnorm.qk_rmsnorm_rope_cache`.
-        caches: of keys and of values.
-        head_dim: elements of a head.
-        eps: added to the mean of squares.
-        norm_weight_bias: 0 or 1, added to the weights.
-        kv_cache_dtype: vLLM's name for the caches' dtype.
-        scales: of keys and of values, for FP8.
-
-    Returns:
-        the three, each (tokens, heads, head_dim).
+    Outputs are (tokens, heads * head_dim), allocated where they are None; results are (tokens, heads, head_dim).
     """
     if qkv.ndim != 2 or qkv.shape[1] != sum(heads) * head_dim:
         raise ValueError(
