@@ -62,7 +62,7 @@ _is_recording = False
 
 def know_dispatchers() -> None:
     """Keep each dispatcher of torch's calls in `_dispatchers`, and give it a fast path that can record its launches."""
-    usual_way, direct_call = torch_interop.usual_way, torch_interop.direct_call
+    usual_way, usual_call = torch_interop.usual_way, torch_interop.usual_call
 
     def way(torch: Any, framework: Any, dispatcher: Dispatcher) -> Way:
         usual = usual_way(torch, framework, dispatcher)
@@ -81,9 +81,9 @@ def know_dispatchers() -> None:
 
     def direct(torch: Any, framework: Any, dispatcher: Dispatcher, *rest: Any) -> Call:
         _dispatchers.append(dispatcher)
-        return direct_call(torch, framework, dispatcher, *rest)
+        return usual_call(torch, framework, dispatcher, *rest)
 
-    vars(torch_interop).update(usual_way=way, direct_call=direct)
+    vars(torch_interop).update(usual_way=way, usual_call=direct)
 
 
 def launches_of(call: Call) -> list[Launch]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from jitnorm.interop.record import Record, Views
+from jitnorm.interop.form import CallForm
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
@@ -79,20 +79,12 @@ class Framework(ABC):
 
         return call
 
-    def direct(
-        self, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str, record: Record | None,
-        views: Views, merged: str, otherwise: Callable[..., Any],
-    ) -> Callable[..., Any]:  # fmt: skip
+    def direct(self, dispatcher: Dispatcher, form: CallForm, otherwise: Callable[..., Any]) -> Callable[..., Any]:
         """Generate a function for calls in a fixed form, if `has_direct`.
 
         Args:
             dispatcher: makes the calls.
-            parameters: the names of the arguments, before the stream.
-            result: what is returned: ``None``, an argument or an output in braces, or a tuple of those in parentheses;
-                ``{record}`` is the record.
-            record: an object that is returned.
-            views: what is returned in place of outputs that are allocated.
-            merged: the name of an argument whose last two dimensions the dispatcher takes as one; empty for none.
+            form: their form.
             otherwise: makes the calls that are not usual.
         """
         raise NotImplementedError(f"{type(self).__name__} has no direct calls")

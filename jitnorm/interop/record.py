@@ -10,7 +10,6 @@ View = Callable[[Any, Any], Any]
 """Makes a view of an output, given the call's first tensor, too: of all its memory, or the output itself."""
 Views = Mapping[str, View]
 """What is returned in place of outputs that a call allocates, by their names."""
-NO_VIEWS: Views = {}
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from jitnorm.ffi import tvm_ffi
 from jitnorm.interop.base import Framework, Way
-from jitnorm.interop.record import Record, Views
+from jitnorm.interop.form import CallForm
 from jitnorm.interop.torch_refusals import TorchRefusals
-from jitnorm.interop.torch_way import direct_call, usual_way
+from jitnorm.interop.torch_way import usual_call, usual_way
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
@@ -66,11 +66,8 @@ class Torch(Framework):
     def way(self, dispatcher: Dispatcher) -> Way:
         return usual_way(self._torch, self, dispatcher)
 
-    def direct(
-        self, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str, record: Record | None,
-        views: Views, merged: str, otherwise: Callable[..., Any],
-    ) -> Callable[..., Any]:  # fmt: skip
-        return direct_call(self._torch, self, dispatcher, parameters, result, record, views, merged, otherwise)
+    def direct(self, dispatcher: Dispatcher, form: CallForm, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+        return usual_call(self._torch, self, dispatcher, form, otherwise)
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:
         if not self.makes_calls_of(tensors) and not self._refusals.is_differentiated(tensors):

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop.base import Framework, Way, stream_handle
-from jitnorm.interop.record import NO_VIEWS, Record, View, Views
+from jitnorm.interop.form import CallForm
+from jitnorm.interop.record import Record, View
 from jitnorm.launcher import object_at
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
+    from jitnorm.outputs import Outputs
 
 _TUPLE, _SINGLE, _NONE = 0, 1, 2  # as in kernels/launcher/torch_call.h, like the next line
 _SHAPE, _RECORD, _PARAMETER = -1, -2, -3
@@ -29,7 +31,8 @@ def usual_way(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Way:
         dispatcher: the op's dispatcher.
     """
     names = dispatcher.outputs.names
-    call = usual_call(torch, framework, dispatcher, dispatcher.arguments, names, _TUPLE)
+    result = ", ".join(f"{{{name}}}" for name in names)
+    call = usual_call(torch, framework, dispatcher, CallForm(" ".join(dispatcher.arguments), f"({result})"))
 
     def way(named: dict[str, Any], stream: Any) -> bool:
         made = call(*dispatcher.in_order(named), stream)
@@ -41,42 +44,49 @@ def usual_way(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Way:
     return way
 
 
-def direct_call(
-    torch: Any, framework: Framework, dispatcher: Dispatcher, parameters: tuple[str, ...], result: str,
-    record: Record | None, views: Views, merged: str, otherwise: Callable[..., Any],
-) -> Callable[..., Any]:  # fmt: skip
-    """`Framework.direct` for torch; the arguments are those of `usual_way` and of `Framework.direct`."""
-    kind = _NONE if result == "None" else _TUPLE if result.startswith("(") else _SINGLE
-    returned = re.findall(r"\{(\w+)\}", result)
-    return usual_call(torch, framework, dispatcher, parameters, returned, kind, record, views, merged, otherwise)
-
-
 def usual_call(
-    torch: Any, framework: Framework, dispatcher: Dispatcher, parameters: Sequence[str], returned: Sequence[str],
-    kind: int, record: Record | None = None, views: Views = NO_VIEWS, merged: str = "",
+    torch: Any, framework: Framework, dispatcher: Dispatcher, form: CallForm,
     otherwise: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
-    """A function of the launcher that makes a dispatcher's usual calls.
+    """A function of the launcher that makes a dispatcher's usual calls: `Framework.direct` for torch.
 
     Args:
         torch: as of `usual_way`.
         framework: as there.
         dispatcher: as there.
-        parameters: the names of its parameters, before the stream.
-        returned: the names of the arguments that it returns; ``record`` for the record.
-        kind: how it returns them.
-        record: what that is.
-        views: as of `Framework.direct`.
-        merged: likewise.
+        form: the form of the calls.
         otherwise: makes the other calls; without it, they return None.
     """
-    outputs, order = dispatcher.outputs, [*parameters, "stream"]
+    outputs, order, record = dispatcher.outputs, [*form.parameters.split(), "stream"], form.record
     allocated = [name for name in outputs.names if name not in outputs.updated]
+    objects = _objects(torch, framework, _pattern_finder(torch, framework, outputs, form, allocated), record, otherwise)
+    given = [order.index(name) if name in order else -1 for name in (*dispatcher.arguments, "stream")]
+    place_of = {name: _PARAMETER - place for place, name in enumerate(order)}
+    place_of |= {"record": _RECORD, **{name: place for place, name in enumerate(dispatcher.arguments)}}
+    returned = re.findall(r"\{(\w+)\}", form.result)
+    kind = _NONE if form.result == "None" else _TUPLE if form.result.startswith("(") else _SINGLE
+    places = ([place_of[name] for name in each] for each in (outputs.names, allocated, outputs.leaders, returned))
+    attributes, shaped, values = [], 0, 1
+    if record is not None:
+        attributes = [_SHAPE, *(place_of[name] for name in record.tensors.values())]
+        shaped, values = place_of[record.first], record.values
+    address = dispatcher.make_torch_call(
+        dispatcher.tensor_count, len(order), given, *places, kind, attributes, shaped, values,
+        place_of.get(form.merged, -1), id(objects),
+    )  # fmt: skip
+    made: Callable[..., Any] = object_at(address)
+    return made
+
+
+def _pattern_finder(
+    torch: Any, framework: Framework, outputs: Outputs, form: CallForm, allocated: Sequence[str]
+) -> Callable[..., tuple[Any, ...] | None]:
+    """A function that finds patterns for allocated outputs, given the tensors that these depend on; None if unknown."""
 
     def find_patterns(*leaders: Any) -> tuple[Any, ...] | None:
         """Tensors that outputs are allocated like, then what the kernel writes if that is no view of itself."""
         known = [
-            framework.merge_last_two(each) if name == merged else each
+            framework.merge_last_two(each) if name == form.merged else each
             for name, each in zip(outputs.leaders, leaders, strict=True)
         ]
         likeness = framework.likeness(known[0])
@@ -85,25 +95,11 @@ def usual_call(
         if any(each is None for each in found):
             return None
         viewed = [
-            _viewed(torch, each, leaders[0], views.get(name)) for name, each in zip(allocated, found, strict=True)
+            _viewed(torch, each, leaders[0], form.views.get(name)) for name, each in zip(allocated, found, strict=True)
         ]
         return *viewed, *(None if view is each else each for view, each in zip(viewed, found, strict=True))
 
-    objects = _objects(torch, framework, find_patterns, record, otherwise)
-    given = [order.index(name) if name in order else -1 for name in (*dispatcher.arguments, "stream")]
-    place_of = {name: _PARAMETER - place for place, name in enumerate(order)}
-    place_of |= {"record": _RECORD, **{name: place for place, name in enumerate(dispatcher.arguments)}}
-    places = ([place_of[name] for name in each] for each in (outputs.names, allocated, outputs.leaders, returned))
-    attributes, shaped, values = [], 0, 1
-    if record is not None:
-        attributes = [_SHAPE, *(place_of[name] for name in record.tensors.values())]
-        shaped, values = place_of[record.first], record.values
-    address = dispatcher.make_torch_call(
-        dispatcher.tensor_count, len(order), given, *places, kind, attributes, shaped, values, place_of.get(merged, -1),
-        id(objects),
-    )  # fmt: skip
-    made: Callable[..., Any] = object_at(address)
-    return made
+    return find_patterns
 
 
 def _viewed(torch: Any, pattern: Any, first: Any, view: View | None) -> Any:

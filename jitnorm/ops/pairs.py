@@ -11,7 +11,6 @@ from jitnorm.catalogue.quantizers import FP4_QUANTIZE, QUANTIZE, SILU_AND_MUL_QU
 from jitnorm.dispatch import Dispatcher, dispatcher_of, rounded_dispatcher
 from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
-from jitnorm.interop.record import NO_VIEWS
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.forms import Form, Kind, Known, Shape
 from jitnorm.ops.general import with_kinds, written_names
@@ -86,7 +85,7 @@ def _form(spec: QuantSpec, gives_scale: bool, others: str, is_column: bool = Fal
     written = written_names(spec, gives_scale)
     scale = "row_scale" if spec.needs_row_amax else "tensor_scale" if spec.global_scale == "tensor" else "scale"
     scale = "block_scale" if spec.has_blocks else scale
-    views = {"row_scale": _as_column} if is_column else NO_VIEWS
+    views = {"row_scale": _as_column} if is_column else {}
     return Form(f"input {written} {others}", f"({{{written.partition(' ')[0]}}}, {{{scale}}})", views=views)
 
 
