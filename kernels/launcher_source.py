@@ -27,6 +27,7 @@ _FILES = (
     "tensors.h",
     "locks.h",
     "bounds.h",
+    "words.h",
     "call_shape.h",
     "checks.h",
     "driver.h",

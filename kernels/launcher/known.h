@@ -33,28 +33,12 @@ class Known {
   }
 
  private:
-  // Compared as bytes.
-  struct Key {
-    static constexpr int kCapacity = 32;
-    uint64_t words[kCapacity];
-    int count = 0;
+  using Key = Words<32>;
 
-    Key() {}  // leaves what is read only after it was written
-    bool Add(uint64_t word) {
-      if (count == kCapacity) return false;
-      words[count++] = word;
-      return true;
-    }
-    std::string_view bytes() const { return {reinterpret_cast<const char*>(words), count * sizeof(words[0])}; }
-    bool operator==(const Key& other) const { return bytes() == other.bytes(); }
-  };
-  struct KeyHash {
-    size_t operator()(const Key& key) const { return std::hash<std::string_view>()(key.bytes()); }
-  };
-
-  // Arguments are described by two bits each, and texts also by their addresses, as options are. True is thus not 1.
+  // Texts and shapes, options, and two bits for each argument, which say how it was described. Texts and options are
+  // described by their addresses: True is thus not 1.
   bool Describe(PyObject* const* given, intptr_t count, Key& key) const {
-    if (count < passed_ || !key.Add(0)) return false;
+    if (count < passed_) return false;
     uint64_t kinds = 0;
     for (const Part& part : parts_) {
       PyObject* argument = given[part.place];
@@ -63,11 +47,10 @@ class Known {
       if (is_text && !key.Add(AddressOf(argument))) return false;
       if (argument != none_ && !is_text && part.dims >= 0 && !DescribeShape(argument, part.dims, key)) return false;
     }
-    key.words[0] = kinds;
     for (intptr_t i = passed_; i < count; ++i) {
       if (!key.Add(AddressOf(given[i]))) return false;
     }
-    return true;
+    return key.Add(kinds);
   }
 
   // False, with an error, for anything but a tensor whose extents are known.
@@ -100,7 +83,7 @@ class Known {
     return found;
   }
 
-  using Table = std::unordered_map<Key, Reference, KeyHash>;
+  using Table = std::unordered_map<Key, Reference, Key::Hash>;
   static constexpr size_t kMost = 1024;
   intptr_t passed_;
   std::vector<Part> parts_;

@@ -67,30 +67,11 @@ class TorchCall {
     int64_t merged_shape[kMaxMergedDims], merged_strides[kMaxMergedDims];
     Reference stream;
 
-    Call() {}  // leaves what is read only after it was written
-
     PyObject* Object(int64_t place) const { return made[place] ? made[place].get() : given[place]; }
   };
 
-  // The properties of the leaders that decide the outputs; compared as bytes.
-  struct Likeness {
-    static constexpr int kCapacity = 48;
-    int64_t words[kCapacity];
-    int count = 0;
-
-    bool Add(const DLTensor& t) {
-      if (count + 2 + t.ndim > kCapacity) return false;
-      words[count++] = t.dtype.code | t.dtype.bits << 8 | int64_t{t.dtype.lanes} << 16 | int64_t{t.ndim} << 32;
-      words[count++] = t.device.device_type | int64_t{t.device.device_id} << 32;
-      for (int d = 0; d < t.ndim; ++d) words[count++] = t.shape[d];
-      return true;
-    }
-    std::string_view bytes() const { return {reinterpret_cast<const char*>(words), count * sizeof(words[0])}; }
-    bool operator==(const Likeness& other) const { return bytes() == other.bytes(); }
-  };
-  struct LikenessHash {
-    size_t operator()(const Likeness& key) const { return std::hash<std::string_view>()(key.bytes()); }
-  };
+  // The properties of the leaders that decide the outputs.
+  using Likeness = Words<48>;
 
   using Patterns = std::pair<const Likeness, PyObject*>;
 
@@ -259,7 +240,7 @@ class TorchCall {
     int count = 0;
     for (const int64_t place : form_.leaders) {
       leaders[count++] = call.given[place];
-      if (call.given[place] == none_ || !likeness.Add(call.tensors[place])) return {};
+      if (call.given[place] == none_ || !Describe(call.tensors[place], likeness)) return {};
     }
     const Patterns* last = last_.load(std::memory_order_acquire);  // saves the hash and the lock
     if (last != nullptr && last->first == likeness) return Reference::To(last->second);
@@ -276,6 +257,14 @@ class TorchCall {
     std::unique_lock lock(tables_lock);
     if (patterns_.size() < kMostPatterns && patterns_.try_emplace(likeness, found.get()).second) Py_IncRef(found.get());
     return found;
+  }
+
+  // False if there is no room.
+  static bool Describe(const DLTensor& t, Likeness& likeness) {
+    if (!likeness.HasRoom(2 + t.ndim)) return false;
+    PushKind(likeness, t);
+    for (int d = 0; d < t.ndim; ++d) likeness.Push(t.shape[d]);
+    return true;
   }
 
   bool CountWrites(const Call& call) const {
@@ -322,7 +311,7 @@ class TorchCall {
   PyObject *is_tracing_, *forward_ad_, *current_level_, *grad_enabled_, *increment_versions_, *note_written_;
   PyObject *find_patterns_, *empty_like_, *stream_handle_, *otherwise_, *type_, *constants_, *names_;
   // Entries are never moved or removed.
-  mutable std::unordered_map<Likeness, PyObject*, LikenessHash> patterns_;
+  mutable std::unordered_map<Likeness, PyObject*, Likeness::Hash> patterns_;
   mutable std::atomic<const Patterns*> last_{nullptr};
 };
 
