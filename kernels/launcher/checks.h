@@ -167,17 +167,9 @@ class CallChecker {
     }
   }
 
-  static int64_t TokenCount(const DLTensor& t) {
-    int64_t tokens = 1;
-    for (int d = 0; d < t.ndim - 2; ++d) tokens *= t.shape[d];
-    return tokens;
-  }
+  static int64_t TokenCount(const DLTensor& t) { return ExtentProduct(t, 0, t.ndim - 2); }
 
-  static int64_t RowCount(const DLTensor& t, int first_dim) {
-    int64_t rows = 1;
-    for (int d = first_dim; d < t.ndim - 1; ++d) rows *= t.shape[d];
-    return rows;
-  }
+  static int64_t RowCount(const DLTensor& t, int first_dim) { return ExtentProduct(t, first_dim, t.ndim - 1); }
 
   Sizes SizesOf(const DLTensor* const* tensors) const {
     Sizes sizes;
@@ -247,11 +239,6 @@ class CallChecker {
     int64_t count = argument.has_leading_dims ? sizes.rows * sizes.matrices : 1;
     for (const Extent& extent : argument.extents) count = Extent::Product(count, extent.Evaluate(sizes));
     return count;
-  }
-
-  static int64_t PointerAlignment(const DLTensor& t) {
-    const uint64_t bits = reinterpret_cast<uint64_t>(DataOf(t)) | 16;
-    return static_cast<int64_t>(bits & (~bits + 1));
   }
 
   void CheckOverlaps(const DLTensor* const* tensors, const ByteRange* spans) const {

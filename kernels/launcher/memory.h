@@ -48,11 +48,16 @@ inline DLDataType DtypeOf(const ffi::Shape& shape, const ffi::String& dtype) {
   return t.dtype;
 }
 
-// An uninitialised dense tensor on the CPU (`device` < 0) or a CUDA device.
+// The CPU (`device` < 0) or a CUDA device.
+inline DLDevice DeviceOf(int64_t device) {
+  return device < 0 ? DLDevice{kDLCPU, 0} : DLDevice{kDLCUDA, static_cast<int>(device)};
+}
+
+// An uninitialised dense tensor.
 inline ffi::Tensor Allocate(const ffi::Shape& shape, const ffi::String& dtype, int64_t device) {
   const DLDataType parsed = DtypeOf(shape, dtype);
-  if (device < 0) return ffi::Tensor::FromNDAlloc(HostAllocator(), shape, parsed, DLDevice{kDLCPU, 0});
-  return ffi::Tensor::FromNDAlloc(CudaAllocator(), shape, parsed, DLDevice{kDLCUDA, static_cast<int>(device)});
+  if (device < 0) return ffi::Tensor::FromNDAlloc(HostAllocator(), shape, parsed, DeviceOf(device));
+  return ffi::Tensor::FromNDAlloc(CudaAllocator(), shape, parsed, DeviceOf(device));
 }
 
 // Addresses for tensors without memory, 16 TB apart so that none seem to overlap.
@@ -63,8 +68,7 @@ struct NoAllocator {
 
 // A dense tensor without memory, to ask about future calls. `place` must differ for each.
 inline ffi::Tensor StandIn(const ffi::Shape& shape, const ffi::String& dtype, int64_t device, int64_t place) {
-  const DLDevice where = device < 0 ? DLDevice{kDLCPU, 0} : DLDevice{kDLCUDA, static_cast<int>(device)};
-  return ffi::Tensor::FromNDAlloc(NoAllocator(), shape, DtypeOf(shape, dtype), where, place);
+  return ffi::Tensor::FromNDAlloc(NoAllocator(), shape, DtypeOf(shape, dtype), DeviceOf(device), place);
 }
 
 // Memory that lives as long as its owner, which the tensor keeps.
@@ -77,8 +81,7 @@ struct Owner {
 // A dense tensor in memory that somebody else owns.
 inline ffi::Tensor AtAddress(const ffi::Shape& shape, const ffi::String& dtype, int64_t device, int64_t address,
                              const ffi::Any& owner) {
-  const DLDevice where = device < 0 ? DLDevice{kDLCPU, 0} : DLDevice{kDLCUDA, static_cast<int>(device)};
-  return ffi::Tensor::FromNDAlloc(Owner{owner}, shape, DtypeOf(shape, dtype), where, address);
+  return ffi::Tensor::FromNDAlloc(Owner{owner}, shape, DtypeOf(shape, dtype), DeviceOf(device), address);
 }
 
 // The memory of a tensor with another description, which is copied.
@@ -109,13 +112,8 @@ inline ffi::Tensor MergeLastTwo(const ffi::Tensor& tensor) {
   const int last = prototype.ndim - 1;
   JITNORM_CHECK(StrideOf(prototype, last - 1) == prototype.shape[last], ValueError)
       << "tensor: its last two dimensions are not contiguous";
-  std::vector<int64_t> shape(prototype.shape, prototype.shape + last), strides;
-  for (int d = 0; d < last; ++d) strides.push_back(StrideOf(prototype, d));
-  shape.back() *= prototype.shape[last];
-  strides.back() = StrideOf(prototype, last);
-  prototype.ndim = last;
-  prototype.shape = shape.data();
-  prototype.strides = strides.data();
+  std::vector<int64_t> shape(last), strides(last);
+  MergeLastDims(prototype, shape.data(), strides.data());
   return ViewOf(tensor, prototype);
 }
 

@@ -41,17 +41,35 @@ inline bool IsEmpty(const DLTensor& t) {
   return is_empty;
 }
 
-inline int64_t ElementCount(const DLTensor& t) {
-  int64_t count = 1;
-  for (int d = 0; d < t.ndim; ++d) count *= t.shape[d];
-  return count;
+// The product of the extents of dimensions [first, end).
+inline int64_t ExtentProduct(const DLTensor& t, int first, int end) {
+  int64_t product = 1;
+  for (int d = first; d < end; ++d) product *= t.shape[d];
+  return product;
 }
+
+inline int64_t ElementCount(const DLTensor& t) { return ExtentProduct(t, 0, t.ndim); }
 
 inline int64_t StrideOf(const DLTensor& t, int dim) {
   if (t.strides != nullptr) return t.strides[dim];
   uint64_t stride = 1;  // unsigned, because shapes may not be known to be bounded yet
   for (int d = t.ndim - 1; d > dim; --d) stride *= static_cast<uint64_t>(t.shape[d]);
   return static_cast<int64_t>(stride);
+}
+
+// Describes the last two dimensions, which must be dense, as one. The new shape and strides, which the tensor refers
+// to, have room for one dimension less than it has.
+inline void MergeLastDims(DLTensor& t, int64_t* shape, int64_t* strides) {
+  const int last = t.ndim - 1;
+  for (int d = 0; d < last; ++d) {
+    shape[d] = t.shape[d];
+    strides[d] = StrideOf(t, d);
+  }
+  shape[last - 1] *= t.shape[last];
+  strides[last - 1] = StrideOf(t, last);
+  t.ndim = last;
+  t.shape = shape;
+  t.strides = strides;
 }
 
 inline std::string ShapeText(const int64_t* shape, int ndim) {
@@ -107,13 +125,19 @@ inline void MergeRows(const DLTensor* const* tensors, int count, MergedRows& mer
   }
 }
 
-// The largest power of two, up to 16, that divides the address of every row of `t`.
-inline int64_t RowAlignment(const DLTensor& t) {
-  uint64_t bits = reinterpret_cast<uint64_t>(DataOf(t)) | 16;
-  for (int d = 0; d < t.ndim - 1; ++d) {
-    if (t.shape[d] > 1) bits |= static_cast<uint64_t>(StrideOf(t, d) * ElementBytes(t.dtype));
-  }
+// The largest power of two, up to 16, that divides the address of a tensor and these other distances.
+inline int64_t PointerAlignment(const DLTensor& t, uint64_t distances = 0) {
+  const uint64_t bits = reinterpret_cast<uint64_t>(DataOf(t)) | distances | 16;
   return static_cast<int64_t>(bits & (~bits + 1));
+}
+
+// The same for the address of every row of `t`.
+inline int64_t RowAlignment(const DLTensor& t) {
+  uint64_t strides = 0;
+  for (int d = 0; d < t.ndim - 1; ++d) {
+    if (t.shape[d] > 1) strides |= static_cast<uint64_t>(StrideOf(t, d) * ElementBytes(t.dtype));
+  }
+  return PointerAlignment(t, strides);
 }
 
 // The bytes [begin, end) that contain a tensor's elements.

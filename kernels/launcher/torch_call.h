@@ -193,15 +193,7 @@ class TorchCall {
     const int last = t.ndim - 1;
     if (last < 1 || last > kMaxMergedDims || StrideOf(t, last) != 1) return false;
     if (t.shape[last - 1] != 1 && StrideOf(t, last - 1) != t.shape[last]) return false;
-    for (int d = 0; d < last; ++d) {
-      call.merged_shape[d] = t.shape[d];
-      call.merged_strides[d] = StrideOf(t, d);
-    }
-    call.merged_shape[last - 1] *= t.shape[last];
-    call.merged_strides[last - 1] = 1;
-    t.ndim = last;
-    t.shape = call.merged_shape;
-    t.strides = call.merged_strides;
+    MergeLastDims(t, call.merged_shape, call.merged_strides);
     return true;
   }
 
