@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from jitnorm.call_config import config_of_call, prototype
 from jitnorm.catalogue.op import Op
 from jitnorm.errors import KernelNotReadyError
-from jitnorm.interop.base import Way
+from jitnorm.interop.base import FastPath
 from jitnorm.kernel_source import recipe_text
 from jitnorm.kernels.arguments import ScalarArgument
 from jitnorm.kernels.config import KernelConfig
@@ -70,12 +70,12 @@ class Dispatcher:
         positions: the positions of the outputs among the tensors.
         outputs_among: selects those of a call's tensors that it writes.
         calls: the functions that make calls, by the form in which they are passed; see `ops.forms`.
-        ways: the fast path of a call, by the type of its first tensor; see `interop.base.Way`.
+        fast_paths: the fast path of a call, by the type of its first tensor; see `interop.base.FastPath`.
         takes_as_given: whether the last call's tensors were passed without conversion, which is then tried first for
             the next call.
         launch: one call into the launcher, with the arguments of `run`; returns None, or, if there is no kernel yet and
             nothing was written, the facts of the call.
-        make_torch_call: see `interop.torch_way`.
+        make_torch_call: see `interop.torch_calls`.
     """
 
     def __init__(self, op: Op, enable_pdl: bool | None, fields: Mapping[str, Any]) -> None:
@@ -84,7 +84,7 @@ class Dispatcher:
         self.op, self.enable_pdl, self.options = op, enable_pdl, fields
         amax = op.amax_before(fields)
         self.before = None if amax is None else Dispatcher(op, enable_pdl, amax)
-        self.ways: dict[type, Way] = {}
+        self.fast_paths: dict[type, FastPath] = {}
         self.calls = Calls(self)
         self.takes_as_given = True
         example = prototype(fields)

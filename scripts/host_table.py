@@ -29,7 +29,7 @@ from jitnorm.catalogue import OPS
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher
 from jitnorm.interop import torch as torch_interop
-from jitnorm.interop.base import Way
+from jitnorm.interop.base import FastPath
 
 Call = Callable[[], Any]
 _BATCHES, _BATCH_US = 40, 1000
@@ -62,10 +62,10 @@ _is_recording = False
 
 def know_dispatchers() -> None:
     """Keep each dispatcher of torch's calls in `_dispatchers`, and give it a fast path that can record its launches."""
-    usual_way, usual_call = torch_interop.usual_way, torch_interop.usual_call
+    fast_path, usual_call = torch_interop.fast_path, torch_interop.usual_call
 
-    def way(torch: Any, framework: Any, dispatcher: Dispatcher) -> Way:
-        usual = usual_way(torch, framework, dispatcher)
+    def recording(torch: Any, framework: Any, dispatcher: Dispatcher) -> FastPath:
+        usual = fast_path(torch, framework, dispatcher)
 
         def call(named: dict[str, Any], stream: Any) -> bool:
             missing = [name for name in dispatcher.outputs.names if named[name] is None]
@@ -83,7 +83,7 @@ def know_dispatchers() -> None:
         _dispatchers.append(dispatcher)
         return usual_call(torch, framework, dispatcher, *rest)
 
-    vars(torch_interop).update(usual_way=way, usual_call=direct)
+    vars(torch_interop).update(fast_path=recording, usual_call=direct)
 
 
 def launches_of(call: Call) -> list[Launch]:

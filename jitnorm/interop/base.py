@@ -12,10 +12,10 @@ from jitnorm.interop.form import CallForm
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
 
-Way = Callable[[dict[str, Any], Any], bool]
+FastPath = Callable[[dict[str, Any], Any], bool]
 """Makes a call at once, given its arguments by name and its stream, as the caller gave it, and says whether it did so.
 
-Outputs that are None are allocated. What it does not make it leaves as it was, for the long way.
+Outputs that are None are allocated. What it does not make it leaves as it was, for the slow path.
 """
 
 
@@ -53,7 +53,7 @@ class Framework(ABC):
         """Whether tensors of a type consist only of memory, shape and strides."""
         return True
 
-    def way(self, dispatcher: Dispatcher) -> Way:
+    def fast_path(self, dispatcher: Dispatcher) -> FastPath:
         """The fast path for calls whose first tensor is the framework's: tensors are passed as they are."""
 
         def call(named: dict[str, Any], stream: Any) -> bool:

@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.ffi import tvm_ffi
-from jitnorm.interop.base import Framework, Way
+from jitnorm.interop.base import FastPath, Framework
 from jitnorm.interop.form import CallForm
+from jitnorm.interop.torch_calls import fast_path, usual_call
 from jitnorm.interop.torch_refusals import TorchRefusals
-from jitnorm.interop.torch_way import usual_call, usual_way
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
@@ -63,8 +63,8 @@ class Torch(Framework):
     def makes_calls_of(self, tensors: Sequence[Any]) -> bool:
         return self._refusals.is_recorded(tensors)
 
-    def way(self, dispatcher: Dispatcher) -> Way:
-        return usual_way(self._torch, self, dispatcher)
+    def fast_path(self, dispatcher: Dispatcher) -> FastPath:
+        return fast_path(self._torch, self, dispatcher)
 
     def direct(self, dispatcher: Dispatcher, form: CallForm, otherwise: Callable[..., Any]) -> Callable[..., Any]:
         return usual_call(self._torch, self, dispatcher, form, otherwise)

@@ -31,10 +31,10 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
         TypeError: an argument that is not a tensor of a supported framework, or tensors of two frameworks.
     """
     kind = type(named[dispatcher.first])
-    way = dispatcher.ways.get(kind)
-    if way is None and kind in tried:
-        way = dispatcher.ways[kind] = tried[kind].way(dispatcher)
-    if way is not None and way(named, stream):
+    fast_path = dispatcher.fast_paths.get(kind)
+    if fast_path is None and kind in tried:
+        fast_path = dispatcher.fast_paths[kind] = tried[kind].fast_path(dispatcher)
+    if fast_path is not None and fast_path(named, stream):
         return named
     try:
         return _run(dispatcher, named, stream)

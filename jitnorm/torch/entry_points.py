@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from jitnorm.interop.base import Way
+from jitnorm.interop.base import FastPath
 from jitnorm.torch.gradients import Implementation, runs_next
 from jitnorm.torch.refusals import are_in_parts
 from jitnorm.torch.schemas import Schema
@@ -37,7 +37,7 @@ _DIRECT = """
 def direct({parameters}, **others):
     if not (others or {lacks}_is_profiled() or _has_torch_function({tensors})):
         named = {{{named}}}
-        if _ways[config, enable_pdl](named, None):
+        if _fast_paths[config, enable_pdl](named, None):
             return {returned}
     if not (others or _plain.issuperset(map(type, ({tensors},)))) and _are_in_parts(({tensors},)):
         return _run_parts(config, enable_pdl, ({arguments},))
@@ -90,12 +90,12 @@ class EntryPoints:
         return scope["run"], scope["run_or_record"]
 
     def direct(
-        self, ways: Mapping[tuple[str, bool | None], Way], run_parts: Run, dispatch: Implementation
+        self, fast_paths: Mapping[tuple[str, bool | None], FastPath], run_parts: Run, dispatch: Implementation
     ) -> Implementation:
         """The function in which a call from Python starts: of the overload, or without an overload's name.
 
         Args:
-            ways: the fast paths of calls, by `config` and `enable_pdl`.
+            fast_paths: the fast paths of calls, by `config` and `enable_pdl`.
             run_parts: makes calls of tensors that consist of others, such as DTensors.
             dispatch: torch's own function, for all other calls; it may have other keywords, too.
         """
@@ -118,7 +118,7 @@ class EntryPoints:
         scope: dict[str, Any] = {
             "_is_profiled": torch.autograd._profiler_enabled,
             "_has_torch_function": torch._C._has_torch_function_variadic,
-            "_ways": ways,
+            "_fast_paths": fast_paths,
             "_plain": {torch.Tensor, torch.nn.Parameter, type(None)},
             "_are_in_parts": are_in_parts,
             "_run_parts": run_parts,

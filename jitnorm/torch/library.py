@@ -65,10 +65,10 @@ def _define(operator: Operator, text: str, gradient: OperatorGradient | None) ->
 
 def _call_directly(called: Any, operator: Operator, *, writes: bool) -> None:
     """Make calls of an overload, or without an overload's name, start in a function of `EntryPoints.direct`."""
-    ways = operator.ways_to_write if writes else operator.ways
-    if ways is not None:
+    fast_paths = operator.fast_paths_to_write if writes else operator.fast_paths
+    if fast_paths is not None:
         run_parts = operator.write_parts if writes else operator.make_parts
-        called._op = EntryPoints(operator.schema, writes=writes).direct(ways, run_parts, called._op)
+        called._op = EntryPoints(operator.schema, writes=writes).direct(fast_paths, run_parts, called._op)
 
 
 def _overload(name: str) -> Any:

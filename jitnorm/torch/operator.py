@@ -11,7 +11,7 @@ import torch
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher
 from jitnorm.interop import framework_of
-from jitnorm.interop.base import Way
+from jitnorm.interop.base import FastPath
 from jitnorm.kernels.config import read_options
 from jitnorm.ops.run import run
 from jitnorm.torch.fakes import check_given_outputs, faked, with_bytes
@@ -30,8 +30,8 @@ class Operator:
 
     Attributes:
         schema: as given.
-        ways: the fast paths of calls that allocate, by `config` and `enable_pdl`; None if torch tensors have none.
-        ways_to_write: those of calls that are given their outputs.
+        fast_paths: those of calls that allocate, by `config` and `enable_pdl`; None if torch tensors have none.
+        fast_paths_to_write: those of calls that are given their outputs.
     """
 
     def __init__(self, op: Op, schema: Schema) -> None:
@@ -43,8 +43,8 @@ class Operator:
         self._returned: Callable[[tuple[Any, ...]], Any] = returned
         self._forms = _Forms(with_bytes(op), (*inputs, *schema.outputs), optional)
         self._nothing = (None,) * len(schema.outputs)
-        self.ways = _Ways(self._forms, frozenset()) if _TORCH.is_direct else None
-        self.ways_to_write = _Ways(self._forms, schema.sometimes) if _TORCH.is_direct else None
+        self.fast_paths = _FastPaths(self._forms, frozenset()) if _TORCH.is_direct else None
+        self.fast_paths_to_write = _FastPaths(self._forms, schema.sometimes) if _TORCH.is_direct else None
 
     def make(self, config: str, enable_pdl: bool | None, inputs: tuple[Any, ...]) -> Any:
         """Run the op and return its allocated outputs."""
@@ -106,9 +106,9 @@ class _Form:
         """The arguments by name."""
         return dict(zip(self.dispatcher.arguments, self._ordered(given), strict=True))
 
-    def way(self, given: frozenset[str]) -> Way:
+    def fast_path(self, given: frozenset[str]) -> FastPath:
         """The fast path of such calls; those that lack an output that must be given have none."""
-        usual, unused = _TORCH.way(self.dispatcher), [name for _, name in self._unused]
+        usual, unused = _TORCH.fast_path(self.dispatcher), [name for _, name in self._unused]
         needed = [name for name in self.dispatcher.outputs.names if name in given]
 
         def call(named: dict[str, Any], stream: Any) -> bool:
@@ -177,13 +177,13 @@ class _Forms(dict[tuple[str, "bool | None"], _Form]):
         return made
 
 
-class _Ways(dict[tuple[str, "bool | None"], Way]):
+class _FastPaths(dict[tuple[str, "bool | None"], FastPath]):
     """The fast paths of an operator's calls, by `config` and `enable_pdl`, created on first use."""
 
     def __init__(self, forms: _Forms, given: frozenset[str]) -> None:
         super().__init__()
         self._forms, self._given = forms, given
 
-    def __missing__(self, options: tuple[str, bool | None]) -> Way:
-        made = self[options] = self._forms[options].way(self._given)
+    def __missing__(self, options: tuple[str, bool | None]) -> FastPath:
+        made = self[options] = self._forms[options].fast_path(self._given)
         return made

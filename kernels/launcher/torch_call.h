@@ -19,7 +19,7 @@ class TorchCall {
   static constexpr int kMaxMergedDims = 16;
   static constexpr int64_t kShape = -1, kRecord = -2, kParameter = -3;
 
-  // `objects`: see `_objects` in jitnorm/interop/torch_way.py.
+  // `objects`: see `_objects` in jitnorm/interop/torch_calls.py.
   TorchCall(std::shared_ptr<const Dispatcher> dispatcher, Form form, PyObject* objects)
       : dispatcher_(std::move(dispatcher)), form_(std::move(form)) {
     Py_IncRef(objects);
@@ -289,7 +289,7 @@ class TorchCall {
     const WithoutPython released;
     try {
       return dispatcher_->Call(ffi::PackedArgs(call.arguments, count)) == nullptr;
-    } catch (const std::exception&) {  // the long way reports it in the caller's terms
+    } catch (const std::exception&) {  // the slow path reports it in the caller's terms
       return false;
     }
   }

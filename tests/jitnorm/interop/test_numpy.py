@@ -105,7 +105,7 @@ def test_a_repeated_call_goes_straight_to_the_launcher(monkeypatch: pytest.Monke
     expected = rmsnorm(x, weight)
 
     def refuse(*_: object) -> None:
-        raise AssertionError("the long way")
+        raise AssertionError("the slow path")
 
     monkeypatch.setattr(run, "_run", refuse)
     assert_same_bytes(rmsnorm(x, weight), expected)

@@ -41,7 +41,7 @@ def test_it_is_refused_by_name_and_the_next_call_works(kind: Refused, name: str)
 def test_it_is_refused_where_outputs_are_allocated(kind: Refused) -> None:
     x = to_torch(X)
     for _ in range(2):
-        call(input=x)  # from the second on by the quick way, which has no words of its own
+        call(input=x)  # from the second on by the fast path, which has no words of its own
     for _ in range(2):
         with pytest.raises(TypeError, match=rf"^input: {kind.message}"):
             call(input=kind.make(x))

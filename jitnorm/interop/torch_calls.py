@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jitnorm.interop.base import Framework, Way, stream_handle
+from jitnorm.interop.base import FastPath, Framework, stream_handle
 from jitnorm.interop.form import CallForm
 from jitnorm.interop.record import Record, View
 from jitnorm.launcher import object_at
@@ -22,8 +22,8 @@ _TUPLE, _SINGLE, _NONE = 0, 1, 2  # as in kernels/launcher/torch_call.h, like th
 _SHAPE, _RECORD, _PARAMETER = -1, -2, -3
 
 
-def usual_way(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Way:
-    """`Framework.way` for torch.
+def fast_path(torch: Any, framework: Framework, dispatcher: Dispatcher) -> FastPath:
+    """`Framework.fast_path` for torch.
 
     Args:
         torch: the module.
@@ -32,16 +32,16 @@ def usual_way(torch: Any, framework: Framework, dispatcher: Dispatcher) -> Way:
     """
     names = dispatcher.outputs.names
     result = ", ".join(f"{{{name}}}" for name in names)
-    call = usual_call(torch, framework, dispatcher, CallForm(" ".join(dispatcher.arguments), f"({result})"))
+    usual = usual_call(torch, framework, dispatcher, CallForm(" ".join(dispatcher.arguments), f"({result})"))
 
-    def way(named: dict[str, Any], stream: Any) -> bool:
-        made = call(*dispatcher.in_order(named), stream)
+    def call(named: dict[str, Any], stream: Any) -> bool:
+        made = usual(*dispatcher.in_order(named), stream)
         if made is None:
             return False
         named.update(zip(names, made, strict=True))
         return True
 
-    return way
+    return call
 
 
 def usual_call(
@@ -51,7 +51,7 @@ def usual_call(
     """A function of the launcher that makes a dispatcher's usual calls: `Framework.direct` for torch.
 
     Args:
-        torch: as of `usual_way`.
+        torch: as of `fast_path`.
         framework: as there.
         dispatcher: as there.
         form: the form of the calls.

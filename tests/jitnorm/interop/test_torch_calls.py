@@ -30,8 +30,8 @@ OUT = torch.empty_like(X)
 
 
 @pytest.fixture
-def long_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The ops of calls that did not take the usual path."""
+def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ops of calls that took the slow path."""
     ops: list[str] = []
     usual = run_module._run
 
@@ -48,13 +48,13 @@ def long_ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize(
     "op", ["rmsnorm", "fused_add_rmsnorm", "add_rmsnorm", "qk_rmsnorm", "qk_rmsnorm_rope_cache", "layernorm_backward"]
 )
-def test_calls_after_the_first_take_it(op: str, outputs: bool, long_ways: list[str]) -> None:
+def test_calls_after_the_first_take_it(op: str, outputs: bool, slow_calls: list[str]) -> None:
     call = call_of(OPS[op], {"hidden_size": 64}, Tensors("cpu").of, 1, outputs=outputs)
     call()
-    long_ways.clear()
+    slow_calls.clear()
     call()
     call()
-    assert not long_ways
+    assert not slow_calls
 
 
 BATCH, MASK = torch.randn(2, 128, 256, dtype=torch.bfloat16), torch.full((2,), 128, dtype=torch.int32)
@@ -78,17 +78,17 @@ WEIGHTS, ONE, OFFSETS = torch.ones(3, 256), torch.ones(1), torch.tensor([0, 128]
     ],
 )
 def test_outputs_that_are_views_are_allocated_as_such(
-    call: Callable[[], tuple[torch.Tensor, ...]], long_ways: list[str]
+    call: Callable[[], tuple[torch.Tensor, ...]], slow_calls: list[str]
 ) -> None:
     first = call()
     call()
-    long_ways.clear()
+    slow_calls.clear()
     for one, other in zip(first, call(), strict=True):
         assert (one.shape, one.stride(), one.dtype) == (other.shape, other.stride(), other.dtype)
         assert other._base is None
         rows = [each[:128].contiguous().view(torch.uint8) for each in (one, other)]  # without the scales of no expert
         assert torch.equal(*rows)
-    assert not long_ways
+    assert not slow_calls
 
 
 def test_streams_that_are_not_contiguous_are_copied() -> None:
@@ -115,13 +115,13 @@ def test_versions_of_outputs_that_are_given_count_writes() -> None:
     assert q.data._version > before
 
 
-def test_a_call_that_it_refuses_leaves_outputs_to_the_long_way(long_ways: list[str]) -> None:
+def test_a_call_that_it_refuses_leaves_outputs_to_the_slow_path(slow_calls: list[str]) -> None:
     jitnorm.rmsnorm(X, WEIGHT)
     for _ in range(2):
-        long_ways.clear()
+        slow_calls.clear()
         with pytest.raises(ValueError, match="weight: shape is"):
             jitnorm.rmsnorm(X, WEIGHT[:32])
-        assert long_ways == ["rmsnorm"]
+        assert slow_calls == ["rmsnorm"]
     assert not jitnorm.rmsnorm(X, torch.nn.Parameter(WEIGHT.clone(), requires_grad=False)).requires_grad
 
 
@@ -206,7 +206,7 @@ def _batch(call: Callable[[], Any]) -> float:
     return time.thread_time() - start
 
 
-# Measured on the CPU target: 2.7, 4.3, 5.6, 7.2 and 9; a long way takes 20 and more.
+# Measured on the CPU target: 2.7, 4.3, 5.6, 7.2 and 9; the slow path takes 20 and more.
 @pytest.mark.parametrize(
     ("most", "call"),
     [
