@@ -9,12 +9,18 @@ from itertools import chain, product
 from .config import KernelConfig
 from .few_rows import GATED_THREADS
 from .numerics import ceil_div, round_up
-from .registers import groups_of, has_room_for_weight, held_bytes, may_store_sum_late
+from .registers import (
+    MOST_RESIDENT_THREADS,
+    groups_of,
+    held_bytes,
+    may_store_sum_late,
+    residents_of,
+    with_room_for_weight,
+)
 from .row_parts import MOST_BLOCKS, has_separate_parts
 from .row_schedule import WARP_LANES, RowSchedule
 from .rows_ahead import loading_ahead, sharing_rows
 from .schedule import CLUSTERS, MAX_WARPS, PREFERRED_WARPS, row_schedule, why_unfit
-from .schedule_form import MOST_RESIDENT_THREADS, residents_of
 from .short_rows import packings, small_row_schedule
 from .target import Target
 
@@ -53,8 +59,8 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
     if target.is_cpu or not config.is_row_wise or config.backward or (is_small and row_class != "many"):
         return []
     of_rule = row_schedule(config, target)
-    by_rule = of_rule if of_rule.has_name else None
-    known = {by_rule and _effective(config, by_rule)}
+    by_rule = of_rule if of_rule.holds_row else None
+    known = {by_rule and with_room_for_weight(config, by_rule)}
     found = []
     own: Iterable[RowSchedule]
     common: Iterable[RowSchedule]
@@ -71,7 +77,7 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
         own = chain(_sharing(config, target), waves, _keeping_unpacked(config))
         common = chain(_variants(config), _loading_ahead(config, target))
     for schedule in chain(_storing_early(config, by_rule), own, common):
-        if schedule not in known and schedule == _effective(config, schedule):
+        if schedule not in known and schedule == with_room_for_weight(config, schedule):
             known.add(schedule)
             if not why_unfit(config, target, schedule):
                 found.append(schedule)
@@ -91,7 +97,7 @@ def _variants(config: KernelConfig) -> Iterator[RowSchedule]:
     for split in splits:
         if split.warps_per_row == 1:
             for rows in (2, 4):
-                yield _effective(config, replace(split, prefetches_weight=True, rows_per_block=rows))
+                yield with_room_for_weight(config, replace(split, prefetches_weight=True, rows_per_block=rows))
     for split in splits:
         for threads in _RESIDENT_THREADS.get(split.chunks_per_lane, ()):
             residents = residents_of(threads, WARP_LANES * split.warps_per_row)
@@ -124,7 +130,7 @@ def _storing_early(config: KernelConfig, by_rule: RowSchedule | None) -> list[Ro
     if by_rule is None or not may_store_sum_late(config):
         return []
     widest = replace(_splits(groups_of(config))[0], prefetches_weight=True)
-    return [_effective(config, replace(each, stores_sum_early=True)) for each in (by_rule, widest)]
+    return [with_room_for_weight(config, replace(each, stores_sum_early=True)) for each in (by_rule, widest)]
 
 
 def _shortening(config: KernelConfig, by_rule: RowSchedule | None) -> Iterator[RowSchedule]:
@@ -146,7 +152,7 @@ def _shortening(config: KernelConfig, by_rule: RowSchedule | None) -> Iterator[R
             continue
         fast = replace(split, prefetches_weight=True, stores_sum_early=is_early, takes_fast_path=True)
         for kept in [False, True] if is_small and chunks <= _MOST_UNPACKED_CHUNKS else [False]:
-            each = _effective(config, replace(fast, keeps_unpacked=kept))
+            each = with_room_for_weight(config, replace(fast, keeps_unpacked=kept))
             hurried = replace(each, favours_latency=True)
             yield from (each, hurried)
             if config.pdl and is_plain:
@@ -167,7 +173,7 @@ def _sharing_few(config: KernelConfig) -> Iterator[RowSchedule]:
         if not is_norm:
             yield from (shared, replace(shared, favours_latency=True))
             continue
-        fast = _effective(config, replace(shared, prefetches_weight=True, takes_fast_path=True))
+        fast = with_room_for_weight(config, replace(shared, prefetches_weight=True, takes_fast_path=True))
         hurried = replace(fast, favours_latency=True)
         yield from (fast, hurried)
         if held_bytes(config) == 2:
@@ -187,7 +193,7 @@ def _in_waves(config: KernelConfig) -> Iterator[RowSchedule]:
         chunks = split.chunks_per_lane
         is_kept = held_bytes(config) == 2 and chunks <= _MOST_UNPACKED_CHUNKS
         fast = replace(split, prefetches_weight=True, keeps_unpacked=is_kept, takes_fast_path=True)
-        fast = _effective(config, fast)
+        fast = with_room_for_weight(config, fast)
         if chunks > _MOST_UNPACKED_CHUNKS:
             if is_long and chunks <= _MOST_CHUNKS:
                 yield from (fast, replace(fast, resident_blocks=residents_of(_THREADS_OF_MORE_CHUNKS, fast.threads)))
@@ -217,7 +223,7 @@ def _keeping_unpacked(config: KernelConfig) -> Iterator[RowSchedule]:
     """Few chunks per lane, whose floats fit in the registers that so many threads leave."""
     for split in _splits(groups_of(config)):
         if split.chunks_per_lane <= _MOST_UNPACKED_CHUNKS:
-            yield _effective(config, replace(split, prefetches_weight=True, keeps_unpacked=True))
+            yield with_room_for_weight(config, replace(split, prefetches_weight=True, keeps_unpacked=True))
 
 
 def _sharing(config: KernelConfig, target: Target) -> Iterator[RowSchedule]:
@@ -232,9 +238,9 @@ def _loading_ahead(config: KernelConfig, target: Target) -> Iterator[RowSchedule
     """Persistent blocks that load a row ahead; long rows may stay in shared memory."""
     for split in _splits(groups_of(config)):
         early = replace(split, prefetches_weight=True)
-        yield _effective(config, loading_ahead(config, target, early))
+        yield with_room_for_weight(config, loading_ahead(config, target, early))
         if groups_of(config) >= _SHARED_GROUPS and held_bytes(config) == 2:
-            yield _effective(config, loading_ahead(config, target, replace(early, stays_shared=True)))
+            yield with_room_for_weight(config, loading_ahead(config, target, replace(early, stays_shared=True)))
 
 
 def _splits(groups: int) -> list[RowSchedule]:
@@ -253,9 +259,3 @@ def _clustered(groups: int) -> Iterator[RowSchedule]:
         schedule = RowSchedule(warps, ceil_div(groups, warps), blocks_per_row=blocks)
         yield schedule
         yield replace(schedule, prefetches_weight=True)
-
-
-def _effective(config: KernelConfig, schedule: RowSchedule) -> RowSchedule:
-    """The effective schedule: without a weight, or room for it, none is loaded early."""
-    has_room = has_room_for_weight(config, schedule.chunks_per_lane, schedule.stays_shared)
-    return replace(schedule, prefetches_weight=schedule.prefetches_weight and has_room)

@@ -13,11 +13,11 @@ from .registers import (
     is_four_over_six,
     may_store_sum_late,
     residents,
+    residents_of,
 )
 from .row_parts import has_separate_parts, of_few_rows, of_rows_that_fill
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .schedule import MAX_WARPS, PREFERRED_CHUNKS, PREFERRED_WARPS, row_schedule, why_unfit
-from .schedule_form import residents_of
 from .short_rows import SINGLE_WARP_GROUPS, scales_columns
 from .target import Target
 

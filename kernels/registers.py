@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .config import KernelConfig
 from .dtypes import DTYPES
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div
-from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES
+from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 
 # Bytes of a row that a lane can hold in registers, besides those that it computes with.
 MAX_HELD_BYTES = 256
 # The same including the weight, if that is loaded with the row; if they take more, it is loaded late.
 MAX_PREFETCHED_BYTES = 192
-# About how many threads a multiprocessor should have room for; not every target can have more resident.
-_RESIDENT_THREADS, _MOST_RESIDENT_THREADS = 1024, 1536
+# Not every target can have more threads or blocks resident.
+MOST_RESIDENT_THREADS, _MOST_RESIDENTS = 1536, 32
+# About how many threads a multiprocessor should have room for.
+_RESIDENT_THREADS = 1024
 # Chunks for which that many threads leave a lane enough registers, by bytes per held element.
 _MOST_RESIDENT_CHUNKS = {2: 3, 4: 2, 8: 1}
 
@@ -29,6 +33,12 @@ def has_room_for_weight(config: KernelConfig, chunks_per_lane: int, stays_shared
     of_parameters = config.weights * DTYPES[config.weight].bytes + 8 * config.modulation_bias
     element_bytes = of_parameters + (0 if stays_shared else held_bytes(config))
     return chunks_per_lane * CHUNK_SIZE * element_bytes <= MAX_PREFETCHED_BYTES
+
+
+def with_room_for_weight(config: KernelConfig, schedule: RowSchedule) -> RowSchedule:
+    """The effective schedule: without a weight, or room for it, none is loaded early."""
+    has_room = has_room_for_weight(config, schedule.chunks_per_lane, schedule.stays_shared)
+    return replace(schedule, prefetches_weight=schedule.prefetches_weight and has_room)
 
 
 def most_held_chunks(element_bytes: int) -> int:
@@ -63,10 +73,14 @@ def is_four_over_six(config: KernelConfig) -> bool:
     return config.quant is not None and bool(config.quant.four_over_six)
 
 
-def blocks_with_room(warps: int) -> int:
-    """The number of blocks with so many warps that a multiprocessor of any target can hold."""
-    threads = WARP_LANES * warps
-    return max(1, min(_MOST_RESIDENT_THREADS // threads, round(_RESIDENT_THREADS / threads)))
+def residents_of(threads: int, of_block: int) -> int:
+    """The number of blocks of `of_block` threads that have about `threads` in all.
+
+    Example:
+        >>> residents_of(1024, 128), residents_of(1024, 320), residents_of(1536, 32)
+        (8, 3, 32)
+    """
+    return max(1, min(_MOST_RESIDENTS, round(threads / of_block), MOST_RESIDENT_THREADS // of_block))
 
 
 def residents(config: KernelConfig, warps: int, chunks: int) -> int:
@@ -84,4 +98,4 @@ def residents(config: KernelConfig, warps: int, chunks: int) -> int:
     # With one more block, threads would have 56 registers: too few for two parameters, for GELU, or to search for rows.
     if config.op == "layernorm" or config.activation == "gelu" or config.counts_rows:
         return max(1, _RESIDENT_THREADS // threads)
-    return blocks_with_room(warps)
+    return residents_of(_RESIDENT_THREADS, threads)

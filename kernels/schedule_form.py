@@ -7,28 +7,16 @@ from dataclasses import dataclass, replace
 
 from .config import KernelConfig
 from .numerics import ceil_div, round_up
-from .registers import groups_of, has_room_for_weight
+from .registers import MOST_RESIDENT_THREADS, groups_of, residents_of, with_room_for_weight
 from .row_parts import has_separate_parts
 from .row_schedule import RowSchedule
 from .rows_ahead import loading_ahead
 from .schedule import MAX_WARPS, PREFERRED_WARPS, why_unfit
 from .target import Target
 
-# Not every target can have more threads or blocks resident.
-MOST_RESIDENT_THREADS, _MOST_RESIDENTS = 1536, 32
 # About how many threads a multiprocessor should have room for, where schedules do not leave that to the compiler.
 _RESIDENT_THREADS = (MOST_RESIDENT_THREADS, 1024, 512)
 _TEXT = re.compile(r"(?P<chunks>\d+)(?:/(?P<warps>\d+))?(?P<options>[^t]*)(?:t(?P<threads>\d+))?")
-
-
-def residents_of(threads: int, of_block: int) -> int:
-    """The number of blocks of `of_block` threads that have about `threads` in all.
-
-    Example:
-        >>> residents_of(1024, 128), residents_of(1024, 320), residents_of(1536, 32)
-        (8, 3, 32)
-    """
-    return max(1, min(_MOST_RESIDENTS, round(threads / of_block), MOST_RESIDENT_THREADS // of_block))
 
 
 @dataclass(frozen=True)
@@ -94,10 +82,7 @@ class ScheduleForm:
 
     def schedule(self, config: KernelConfig, target: Target) -> RowSchedule | None:
         """The schedule for a configuration; None if no such one fits it and the target."""
-        found = self._residing(self._divided(config), config, target)
-        # A weight for which there is no room is loaded late.
-        has_room = has_room_for_weight(config, found.chunks_per_lane, found.stays_shared)
-        found = replace(found, prefetches_weight=found.prefetches_weight and has_room)
+        found = with_room_for_weight(config, self._residing(self._divided(config), config, target))
         return None if why_unfit(config, target, found) else found
 
     def _divided(self, config: KernelConfig) -> RowSchedule:
