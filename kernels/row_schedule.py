@@ -82,11 +82,6 @@ class RowSchedule:
     holds_row: bool = True
 
     @property
-    def has_name(self) -> bool:
-        """Whether it has a text form, so that a configuration can name it."""
-        return self.holds_row
-
-    @property
     def threads_per_row(self) -> int:
         """Threads that share a row."""
         return self.lanes_per_row * self.warps_per_row

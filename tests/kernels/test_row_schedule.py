@@ -51,9 +51,9 @@ def test_the_texts_that_tables_hold_mean_what_they_meant() -> None:
     assert shared.stays_shared
 
 
-def test_only_schedules_that_hold_the_row_have_names() -> None:
+def test_rows_that_are_too_long_for_a_block_are_not_held() -> None:
     schedules = [row_schedule(KernelConfig("rmsnorm", size), AMPERE) for size in (64, 512, 4096, 131072)]
-    assert [schedule.has_name for schedule in schedules] == [True, True, True, False]
+    assert [schedule.holds_row for schedule in schedules] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_schedule_is_for_gpus_and_clusters_for_those_that_have_them() -> None:
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_naming_the_rules_schedule_gives_the_rules_code(config: KernelConfig) -> None:
     schedule = row_schedule(config, HOPPER)
-    if not schedule.has_name or why_unfit(config, HOPPER, schedule):
+    if not schedule.holds_row or why_unfit(config, HOPPER, schedule):
         assert config.hidden_size in (512, 131072)
         return
     named = generate(replace(config, schedule=str(schedule)), HOPPER).text
