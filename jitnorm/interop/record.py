@@ -1,4 +1,4 @@
-"""What calls return besides tensors as kernels write them: an object such as a QuantizedTensor, and views."""
+"""Results of calls besides tensors as kernels write them: an object such as a QuantizedTensor, and views."""
 
 from __future__ import annotations
 

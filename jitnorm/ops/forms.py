@@ -85,7 +85,7 @@ _PART = re.compile(r"(?P<name>\w+)(?=[*?@])(?P<mark>[*?]?)(?:@(?P<dims>\d))?")
 
 
 def _what_matters(argument: Any, name: str, mark: str, dims: str | None) -> Kind:
-    """What `find` is given of an argument."""
+    """The kind of an argument, as `find` is given it."""
     if mark == "*" and type(argument) is str:
         return argument
     if dims is None or (mark and argument is None):
@@ -137,7 +137,7 @@ class Form(CallForm):
         return call
 
     def _results(self, dispatcher: Dispatcher, names: Iterable[str]) -> dict[str, str]:
-        """What a call may return, in Python, by the names in `result`."""
+        """Expressions of all that a call may return, by the names in `result`."""
         # A framework that makes the call itself returns only what the dispatcher takes.
         results = {name: f"_named['{name}']" if name in dispatcher.names else name for name in names}
         parameters = self.parameters.split()
