@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 from jitnorm.bench.results import JITNORM, Row
-from jitnorm.bench.summary import geometric_mean
 
 _BETTER = "better of both"
 _LIBRARIES = ("flashinfer", "quack")

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from jitnorm.bench.results import JITNORM, Results, Row, Setup
 from jitnorm.bench.shapes import shape_text
-from jitnorm.bench.summary import geometric_mean, speedups
+from jitnorm.bench.summary import speedups
 
 _COLUMNS = 5  # panels side by side
 _MOST_NUMBERS = 300  # in a figure of grids; with more, only colours

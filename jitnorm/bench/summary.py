@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 from jitnorm.bench.results import JITNORM, Row
 from jitnorm.bench.shapes import Shape
@@ -61,13 +61,3 @@ def speedups(rows: Iterable[Row]) -> dict[tuple[str, str], dict[Shape, float]]:
         if row.by != JITNORM and (row.op, row.shape) in own:
             found.setdefault((row.op, row.by), {})[row.shape] = row.time / own[row.op, row.shape]
     return found
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """The geometric mean of one or more positive numbers.
-
-    Example:
-        >>> geometric_mean([0.5, 2.0])
-        1.0
-    """
-    return math.exp(sum(map(math.log, values)) / len(values))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import geometric_mean, median
 
 # The rules' schedule stays unless another gains this much: runs differ by a percent or two.
 LEAST_GAIN = 0.015
@@ -84,4 +83,4 @@ def _loses(times: Times, by_rule: Times, more: float = 0.0) -> bool:
 
 def _ratio(times: Times, by_rule: Times) -> float:
     """Geometric mean of the ratios of times."""
-    return math.prod(time / before for time, before in zip(times, by_rule, strict=True)) ** (1 / len(times))
+    return geometric_mean(time / before for time, before in zip(times, by_rule, strict=True))

@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import geometric_mean
 
 from jitnorm.bench.cases import op_named
 from jitnorm.kernels.config import KernelConfig
@@ -44,11 +45,11 @@ class Regret:
     @property
     def fastest(self) -> str:
         """The fastest schedule, in the geometric mean over row counts."""
-        return min(self.times, key=lambda each: _mean(self.times[each]))
+        return min(self.times, key=lambda each: geometric_mean(self.times[each]))
 
     def of(self, schedule: str) -> float:
         """How much longer calls take by a schedule than by the fastest, as a fraction of its time."""
-        return _mean(self.times[schedule]) / _mean(self.times[self.fastest]) - 1
+        return geometric_mean(self.times[schedule]) / geometric_mean(self.times[self.fastest]) - 1
 
     def __str__(self) -> str:
         """Everything, as a line of JSON."""
@@ -164,8 +165,3 @@ def _counts(found: Regret, schedule: str) -> bool:
 def _least(one: Times, other: Times) -> Times:
     """The lesser of two measurements: whatever disturbs them adds time."""
     return tuple(map(min, one, other))
-
-
-def _mean(times: Times) -> float:
-    """Geometric mean."""
-    return math.prod(times) ** (1 / len(times))

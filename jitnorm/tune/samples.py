@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 
 from jitnorm.fitted_forms import BY_RULE
 from jitnorm.kernels.config import KernelConfig
@@ -46,7 +45,7 @@ class Sample:
         found = json.loads(line)
         usual = [median(of_row) for of_row in zip(*found["times"].values(), strict=True)]
         means = {
-            schedule: math.prod(times) ** (1 / len(times))
+            schedule: geometric_mean(times)
             for schedule, times in found["times"].items()
             if all(time < _DISTURBED * of_row for time, of_row in zip(times, usual, strict=True))
         }
