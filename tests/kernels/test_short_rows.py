@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.few_rows import few_rows_schedule
-from jitnorm.kernels.numerics import CHUNK_SIZE, ceil_div
+from jitnorm.kernels.numerics import CHUNK_SIZE
 from jitnorm.kernels.row_schedule import WARP_LANES
 from jitnorm.kernels.schedule import row_schedule, why_unfit
 from jitnorm.kernels.short_rows import packed_schedule, packings
@@ -99,4 +99,3 @@ def test_streams_that_are_summed_first_have_blocks_of_several_rows() -> None:
     assert [few_rows_schedule(config, HOPPER, each) for each in ("few", "some")] == ["2x1", ""]
     # In float32, a lane holds one chunk.
     assert schedule_of(text.format(1024) + ",input=float32") == "2x1"
-    assert ceil_div(1024, CHUNK_SIZE) == 2 * WARP_LANES
