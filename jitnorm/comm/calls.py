@@ -15,9 +15,13 @@ from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.all_reduce_rules import ALL_REDUCE, SCATTERED
 from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
-from jitnorm.ops.general import NO_OUTPUTS, quantized, with_scales
+from jitnorm.ops.general import quantized, with_scales
 from jitnorm.ops.run import run
 
+# The outputs of all encodings; a call has some of them.
+_NO_OUTPUTS: dict[str, Any] = dict.fromkeys(
+    ("out", "y_fp4", "block_scale", "block_scale_unswizzled", "row_scale", "tensor_scale", "amax")
+)
 # Outputs that a rank keeps for itself where the others are in the windows of all.
 _KEPT = {"two_shot": (), "sharded": ("residual_out",), "all_gather": ("residual_out", "y_out")}
 
@@ -147,7 +151,7 @@ def launch(
 def _tensors(inputs: Mapping[str, Any], eps: float) -> dict[str, Any]:
     """The arguments of a norm by the names that kernels have for them."""
     parameters = {"gemma": inputs.get("weight"), "beta": inputs.get("bias")}
-    return {**NO_OUTPUTS, **inputs, **parameters, "residual_out": None, "y_out": None, "eps": eps}
+    return {**_NO_OUTPUTS, **inputs, **parameters, "residual_out": None, "y_out": None, "eps": eps}
 
 
 @cache

@@ -16,11 +16,6 @@ from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
 from jitnorm.ops.forms import Form, Kind, Known
 from jitnorm.quantized import TENSORS, QuantizedTensor, assembled
 
-# The outputs of all encodings; a call has some of them.
-NO_OUTPUTS: dict[str, Any] = dict.fromkeys(
-    ("out", "y_fp4", "block_scale", "block_scale_unswizzled", "row_scale", "tensor_scale", "amax")
-)
-
 
 def norm_quantize(
     input: Any,
@@ -217,14 +212,7 @@ def encoding_form(
         ValueError: a call has an output for scales, but none are computed.
     """
     written = written_names(spec, gives_scale)
-    tensors = {"data": written.partition(" ")[0]}
-    if spec.has_blocks:
-        names = ("global_scale", "row_scale", "tensor_scale", "amax")
-        named = {"scale": "block_scale", "scale_unswizzled": "block_scale_unswizzled", **{each: each for each in names}}
-    else:
-        scale = next(name for name in ("scale", "row_scale", "tensor_scale") if name in dispatcher.names)
-        named = {"scale": scale, "amax": "amax"}
-    tensors.update((attribute, name) for attribute, name in named.items() if name in dispatcher.names)
+    tensors = {attribute: name for attribute, name in _names_of(spec).items() if name in dispatcher.names}
     constants = {**dict.fromkeys(TENSORS), "spec": spec, "batched": batched, "axis": -1}
     record = Record(QuantizedTensor, tensors, constants, 8 // CODE_BITS[spec.element], assembled)
     result = f"({{record}}, {', '.join(f'{{{name}}}' for name in beside)})" if beside else "{record}"
@@ -237,8 +225,32 @@ def written_names(spec: QuantSpec, gives_scale: bool) -> str:
     Raises:
         ValueError: it is given, but no scale is computed.
     """
-    codes = "y_fp4" if spec.element == "e2m1" else "out"
-    return f"{codes} {_found_scale(spec) if gives_scale else 'out_scale'}"
+    scale = scale_name(spec) if gives_scale else "out_scale"
+    if scale == "scale":
+        raise ValueError(f"out_scale: is given, but {spec} has no computed scale; pass None")
+    return f"{_codes_name(spec)} {scale}"
+
+
+def _codes_name(spec: QuantSpec) -> str:
+    return "y_fp4" if spec.element == "e2m1" else "out"
+
+
+def scale_name(spec: QuantSpec) -> str:
+    """The name of an encoding's scales: ``scale`` if they are given, else that of the output."""
+    if spec.has_blocks:
+        return "block_scale"
+    if spec.needs_row_amax:
+        return "row_scale"
+    return "tensor_scale" if spec.needs_tensor_amax else "scale"
+
+
+def _names_of(spec: QuantSpec) -> dict[str, str]:
+    """The arguments and outputs that a QuantizedTensor has, by its attributes; calls lack some of them."""
+    names = {"data": _codes_name(spec), "scale": scale_name(spec), "amax": "amax"}
+    if spec.has_blocks:
+        names["scale_unswizzled"] = "block_scale_unswizzled"
+        names.update((each, each) for each in ("global_scale", "row_scale", "tensor_scale"))
+    return names
 
 
 def as_column(input_rows: Any) -> Any:
@@ -284,16 +296,6 @@ def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSp
     return spec, global_scale, scale
 
 
-def _found_scale(spec: QuantSpec) -> str:
-    if spec.has_blocks:
-        return "block_scale"
-    if spec.needs_row_amax:
-        return "row_scale"
-    if spec.global_scale == "tensor":
-        return "tensor_scale"
-    raise ValueError(f"out_scale: is given, but {spec} has no computed scale; pass None")
-
-
 @cache
 def _with_found_scale(spec: QuantSpec, scale: str) -> QuantSpec:
     require_one_of("scale", scale, ("tensor",))
@@ -308,19 +310,8 @@ def _with_global(spec: QuantSpec, global_scale: str) -> QuantSpec:
     return replace(spec, global_scale=global_scale)
 
 
-def quantized(
-    spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], batched: bool = False, axis: int = -1
-) -> QuantizedTensor:
+def quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], axis: int = -1) -> QuantizedTensor:
     """Combine a call's tensors, by name, into one QuantizedTensor."""
-    data = made["y_fp4" if spec.element == "e2m1" else "out"]
-    attributes = {
-        **dict.fromkeys(TENSORS), "data": data, "amax": made.get("amax"), "spec": spec, "shape": shape,
-        "batched": batched, "axis": axis,
-    }  # fmt: skip
-    if spec.has_blocks:
-        attributes.update({name: made.get(name) for name in ("global_scale", "row_scale", "tensor_scale")})
-        attributes.update(scale=made["block_scale"], scale_unswizzled=made.get("block_scale_unswizzled"))
-    else:
-        scales = (made.get(name) for name in ("scale", "row_scale", "tensor_scale"))
-        attributes["scale"] = next((each for each in scales if each is not None), None)
-    return assembled(attributes)
+    tensors = {attribute: made.get(name) for attribute, name in _names_of(spec).items()}
+    others = {"spec": spec, "shape": shape, "batched": False, "axis": axis}
+    return assembled({**dict.fromkeys(TENSORS), **tensors, **others})

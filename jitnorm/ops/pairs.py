@@ -13,7 +13,7 @@ from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.forms import Form, Kind, Known, Shape
-from jitnorm.ops.general import with_kinds, written_names
+from jitnorm.ops.general import scale_name, with_kinds, written_names
 from jitnorm.ops.grouped import calls_of_experts
 
 _ONE_MATRIX = (False, False, False)
@@ -83,10 +83,8 @@ def _gated(
 
 def _form(spec: QuantSpec, gives_scale: bool, others: str, is_column: bool = False) -> Form:
     written = written_names(spec, gives_scale)
-    scale = "row_scale" if spec.needs_row_amax else "tensor_scale" if spec.global_scale == "tensor" else "scale"
-    scale = "block_scale" if spec.has_blocks else scale
     views = {"row_scale": _as_column} if is_column else {}
-    return Form(f"input {written} {others}", f"({{{written.partition(' ')[0]}}}, {{{scale}}})", views=views)
+    return Form(f"input {written} {others}", f"({{{written.partition(' ')[0]}}}, {{{scale_name(spec)}}})", views=views)
 
 
 def _as_column(scales: Any, _: Any) -> Any:
