@@ -101,11 +101,6 @@ def text_of(shape: Shape) -> str:
     return f"({', '.join(['...'] * (len(known) < len(shape)) + known)}{',' * (len(shape) == 1)})"
 
 
-def kind_of(argument: Any) -> Kind:
-    """The kind of an argument."""
-    return argument if type(argument) is str else argument is not None
-
-
 class Form(CallForm):
     """The form of a public function's calls: ``dispatcher.calls[form]`` takes them, 0.4 us faster than `run` a dict."""
 

@@ -10,8 +10,8 @@ from jitnorm.catalogue.norms import RMSNORM_GATED
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import check_shaped, framework_of
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.forms import Form, Kind, Known, kind_of
-from jitnorm.ops.general import encoding_form, with_kinds
+from jitnorm.ops.forms import Form, Kind, Known
+from jitnorm.ops.general import encoding_form, with_kinds, with_scales
 from jitnorm.ops.run import Tensor
 from jitnorm.quantized import QuantizedTensor
 
@@ -150,7 +150,7 @@ def rmsnorm_gated_quantize(
         ((2, 64), (2, 2))
     """
     groups = _groups(input, group_size)
-    if groups > 1 and not _is_of_groups(with_kinds(spec, kind_of(global_scale), kind_of(scale))):
+    if groups > 1 and not _is_of_groups(with_scales(spec, global_scale, scale)[0]):
         raise ValueError(
             f"group_size: is {group_size}, which needs scales of the tensor, or of blocks in the linear layout, "
             f"not {spec}; pass None, or quantize what rmsnorm_gated returns"
