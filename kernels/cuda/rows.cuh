@@ -3,9 +3,9 @@
 // registers of a block are loaded again for each pass.
 #pragma once
 
-#include "early.cuh"
 #include "encode.cuh"
 #include "row_amax.cuh"
+#include "row_statistics.cuh"
 
 #ifdef JITNORM_WEIGHTS
 // Stores the norms of a chunk with all weights but the first.
@@ -22,6 +22,29 @@ JITNORM_INLINE void store_other_norms(const Arguments& a, const Row& row, const 
   }
 }
 #endif
+
+// The values of a chunk that are encoded.
+JITNORM_INLINE void compute_chunk(Row& row, HeldChunk& h, const Parameters& p, int index, float (&y)[kChunkSize]) {
+  if constexpr (!kHoldsRow || kStaysShared) row.source.load(h, index);
+  if constexpr (kKeepsNormalized) {
+    JITNORM_UNROLL
+    for (int i = 0; i < kChunkSize; ++i) y[i] = value_of(h, i);
+  } else {
+    normalize_chunk(h, p, row.statistic, y);
+  }
+#ifdef JITNORM_ROTATES
+  row.angles.turn(y, chunk_of_head(index));
+#endif
+}
+
+// Moves a row's next chunks to where the last ones were.
+JITNORM_INLINE void move_chunks(Row& row) {
+  JITNORM_UNROLL
+  for (int j = 0; j + kChunksAtOnce < kHeldChunks; ++j) {
+    row.held[j] = row.held[j + kChunksAtOnce];
+    if constexpr (kNeedsRowAmax) row.amax[j] = row.amax[j + kChunksAtOnce];
+  }
+}
 
 // Calls after_chunk(index) once a chunk of a row is no longer needed.
 template <typename Visit>
@@ -46,17 +69,8 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
         if (!row.has_chunk(first + j)) continue;
 #endif
         const int index = row.index(first + j);
-        if constexpr (!kHoldsRow || kStaysShared) row.source.load(row.held[j], index);
         float y[kChunkSize];
-        if constexpr (kKeepsNormalized) {
-          JITNORM_UNROLL
-          for (int i = 0; i < kChunkSize; ++i) y[i] = value_of(row.held[j], i);
-        } else {
-          normalize_chunk(row.held[j], of.parameters[j], row.statistic, y);
-        }
-#ifdef JITNORM_ROTATES
-        row.angles.turn(y, chunk_of_head(index));
-#endif
+        compute_chunk(row, row.held[j], of.parameters[j], index, y);
         if (first + j == kChunkSlots - 1 && signals_after(Phase::kComputed)) launch_dependents_after(y[kChunkSize - 1]);
         if constexpr (!kStoresSumEarly) row.source.store_sum(row.held[j], index);
         if constexpr (kKeepsNorm) {
@@ -78,13 +92,7 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
       }
     }
     JITNORM_UNROLL
-    for (int r = 0; r < kRowsAtOnce; ++r) {
-      JITNORM_UNROLL
-      for (int j = 0; j + kChunksAtOnce < kHeldChunks; ++j) {
-        of.rows[r].held[j] = of.rows[r].held[j + kChunksAtOnce];
-        if constexpr (kNeedsRowAmax) of.rows[r].amax[j] = of.rows[r].amax[j + kChunksAtOnce];
-      }
-    }
+    for (int r = 0; r < kRowsAtOnce; ++r) move_chunks(of.rows[r]);
   }
 }
 
@@ -109,112 +117,6 @@ JITNORM_INLINE void encode_heads(const Arguments& a, Rows& of, const RowEncoder 
   }
 }
 #endif
-
-// Stores the combined rows while their statistics are in flight.
-JITNORM_INLINE void store_sums(Rows& of) {
-  JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r) {
-    Row& row = of.rows[r];
-    JITNORM_UNROLL
-    for (int j = 0; j < kChunkSlots; ++j) row.source.store_sum(row.held[j], row.index(j));
-  }
-}
-
-#ifdef JITNORM_SUMS_FIRST
-// Computes the rows from what is loaded, after a sum over that; every thread of the block takes part.
-JITNORM_INLINE void make_rows(const Arguments& a, Rows& of, int warp, int lane) {
-  RowSums sums;
-  float totals[kRowsAtOnce];
-  JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r) {
-    visit_chunks(of.rows[r], [&](HeldChunk& h, int j) {
-      sums.add(r, Source::sum_of(h), j, warp, lane);
-      forget_unpacked(h);
-    });
-  }
-  sums.total(totals, lane);
-  JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r) {
-    Row& row = of.rows[r];
-    row.source.take_sum(a, row.number, totals[r]);
-    if constexpr (kHoldsRow) {
-      JITNORM_UNROLL
-      for (int j = 0; j < kChunkSlots; ++j) row.source.make(row.held[j], row.index(j));
-    }
-  }
-  if constexpr (kNormalizes && kWarpsPerRow > 1) row_barrier();  // the sums that follow take the same memory
-}
-#endif
-
-// Loads the weight before it is needed, and after what was requested until now: the compiler would move it.
-JITNORM_INLINE void load_weights(const Arguments& a, Rows& of) {
-  __syncwarp();
-  JITNORM_UNROLL
-  for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].load(a, of.rows[0].index(j));
-}
-
-#ifdef JITNORM_GIVEN_SCALES
-JITNORM_INLINE void load_scales(const Arguments& a, Rows& of) {
-  JITNORM_UNROLL
-  for (int j = 0; j < kChunksAtOnce; ++j) of.scales[j].load(a, of.rows[0].index(j));
-}
-#endif
-
-// The rows' statistics; every thread of the block takes part. Calls meanwhile() once each thread has gone through its
-// chunks for the first time.
-template <typename Visit>
-JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane, Visit meanwhile) {
-#ifdef JITNORM_SUMS_FIRST
-  make_rows(a, of, warp, lane);
-#endif
-  RowSums sums;
-  float totals[kRowsAtOnce];
-  JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic = {0.0f, 1.0f};
-  if constexpr (kCenters) {
-    JITNORM_UNROLL
-    for (int r = 0; r < kRowsAtOnce; ++r) {
-      visit_chunks(of.rows[r], [&](HeldChunk& h, int j) {
-        sums.add(r, chunk_sum(h), j, warp, lane);
-        forget_unpacked(h);
-      });
-    }
-    meanwhile();
-    sums.total(totals, lane);
-    JITNORM_UNROLL
-    for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.mean = mean_of(totals[r]);
-    sums.set = 1;
-  }
-  if constexpr (kNormalizes) {
-    JITNORM_UNROLL
-    for (int r = 0; r < kRowsAtOnce; ++r) {
-      Row& row = of.rows[r];
-      visit_chunks(row, [&](HeldChunk& h, int j) {
-#ifdef JITNORM_TWO_SIZES
-        const float sum = row.has_chunk(j) ? chunk_sum_of_squares(h, row.statistic.mean, row.index(j)) : 0.0f;
-        sums.add(r, sum, j, warp, lane);
-#else
-        sums.add(r, chunk_sum_of_squares(h, row.statistic.mean, row.index(j)), j, warp, lane);
-#endif
-        forget_unpacked(h);
-      });
-    }
-    if constexpr (kFindsFactorsEarly) {
-      JITNORM_UNROLL
-      for (int j = 0; j < kChunksAtOnce; ++j) of.parameters[j].find_factors();
-    }
-    if constexpr (kStoresSumEarly) store_sums(of);
-    if constexpr (kLoadsWeightInFlight) load_weights(a, of);
-    if constexpr (!kCenters) meanwhile();
-    sums.total(totals, lane, [] { signal_after(Phase::kSummed); });
-    JITNORM_UNROLL
-#ifdef JITNORM_TWO_SIZES
-    for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.rstd = reciprocal_rms_of(totals[r], a.size, a.eps);
-#else
-    for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.rstd = reciprocal_rms(totals[r], a.eps);
-#endif
-  }
-}
 
 #ifdef JITNORM_EXPERTS
 // Blocks that cover the rows of an expert, and one for what pads its scales.
@@ -277,6 +179,20 @@ JITNORM_INLINE void begin_loading(const Arguments& a, Row& row) {
   }
 #endif
 #endif
+}
+
+// Starts loading rows from `first` on, and what they need besides.
+JITNORM_INLINE void begin_loading(const Arguments& a, Rows& of, Int64 first, int thread) {
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    if constexpr (!kPlacesEarly) of.rows[r] = locate_row(a, first + r, thread);
+    begin_loading(a, of.rows[r]);
+  }
+#ifdef JITNORM_GIVEN_SCALES
+  if constexpr (kLoadsScalesEarly) load_scales(a, of);
+#endif
+  // If the row waited for the weight, RMSNorm of 16 x 7168 would take 1.88 us, not 1.71.
+  if constexpr (kPrefetchesWeight && !kLoadsWeightInFlight) load_weights(a, of);
 }
 
 // The steps after the largest magnitude of each row is known, if it is needed.
@@ -368,16 +284,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
 
   signal_after(Phase::kFound);
   const auto given = RowEncoder::given(a);  // before the row, whose latency then hides what is computed from it
-  JITNORM_UNROLL
-  for (int r = 0; r < kRowsAtOnce; ++r) {
-    if constexpr (!kPlacesEarly) of.rows[r] = locate_row(a, first + r, thread);
-    begin_loading(a, of.rows[r]);
-  }
-#ifdef JITNORM_GIVEN_SCALES
-  if constexpr (kLoadsScalesEarly) load_scales(a, of);
-#endif
-  // If the row waited for the weight, RMSNorm of 16 x 7168 would take 1.88 us, not 1.71.
-  if constexpr (kPrefetchesWeight && !kLoadsWeightInFlight) load_weights(a, of);
+  begin_loading(a, of, first, thread);
   meanwhile();
 #ifdef JITNORM_RECEIVES
   receive_rows(of);

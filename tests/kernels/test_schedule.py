@@ -76,7 +76,7 @@ def test_every_chunk_is_owned_by_exactly_one_lane() -> None:
         divided = schedule.chunks_per_lane, schedule.warps_per_row, schedule.lanes_per_row
         most_chunks[divided] = max(chunks, most_chunks.get(divided, 0))
     for (chunks_per_lane, warps, lanes), chunks in most_chunks.items():
-        # As cuda/rows.cuh has it: (j * warps + warp) * lanes + lane.
+        # As cuda/row.cuh has it: (j * warps + warp) * lanes + lane.
         j, warp, lane = np.ogrid[:chunks_per_lane, :warps, :lanes]
         owned = ((j * warps + warp) * lanes + lane).ravel()
         count = np.bincount(owned, minlength=chunks)
