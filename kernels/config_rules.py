@@ -11,6 +11,7 @@ from .branch_rules import BRANCH, check_branch
 from .finish_rules import FINISHED, check_activation, check_finish
 from .mhc_rules import MAPPED, check_mapping
 from .numerics import AMAX_PARTS, CHUNK_SIZE, GROUP_CHUNKS
+from .quant_rules import check_quant
 from .quant_spec import QuantSpec, require_one_of, to_text
 from .rope_rules import check_rope
 from .row_schedule import RowSchedule
@@ -112,10 +113,7 @@ def check(config: KernelConfig) -> None:
     check_rope(config)
     _check_backward(config)
     _check_schedule(config)
-    if config.quant:
-        _check_decoding(config, config.quant)
-        _check_columns(config, config.quant)
-        _check_square_blocks(config, config.quant)
+    check_quant(config)
 
 
 def _check_fields(config: KernelConfig) -> None:
@@ -288,16 +286,7 @@ def _check_row_sets(config: KernelConfig) -> None:
 def _check_gathering(config: KernelConfig) -> None:
     if not config.gathers:
         return
-    if config.batched or config.has_square_blocks:
-        raise ValueError("gathers: is given, which excludes batched and blocks that span rows")
-    if config.quant is None or config.axis == 0 or config.row_dims != 1:
-        raise ValueError("gathers: is given, but only encoded rows at one stride are gathered")
-    if config.quant.needs_tensor_amax:
-        raise ValueError("gathers: is given, but the amax of a tensor is that of all its rows")
-    if config.quant.has_given_scales:
-        raise ValueError(
-            "scale: is that of rows, columns or blocks, but gathered rows compute theirs; pass one or none"
-        )
+    _check_chosen_rows(config, "gathers: is given", "are gathered", "gathered")
 
 
 def _check_experts(config: KernelConfig) -> None:
@@ -305,20 +294,25 @@ def _check_experts(config: KernelConfig) -> None:
         raise ValueError(f"experts: is {config.experts!r}; 0 to {MAX_EXPERTS} is allowed")
     if not config.experts:
         return
-    if config.batched or config.has_square_blocks:
-        raise ValueError(f"experts: is {config.experts}, which excludes batched and blocks that span rows")
-    if config.quant is None or config.axis == 0 or config.row_dims != 1:
-        raise ValueError(f"experts: is {config.experts}, but only encoded rows at one stride belong to experts")
-    if config.quant.needs_tensor_amax:
-        raise ValueError(f"experts: is {config.experts}, but the amax of a tensor is that of all its rows")
-    if config.quant.has_given_scales:
-        raise ValueError(
-            "scale: is that of rows, columns or blocks, but experts' rows compute theirs; pass one or none"
-        )
-    if config.quant.is_column_major:
+    _check_chosen_rows(config, f"experts: is {config.experts}", "belong to experts", "experts'")
+    if config.quant and config.quant.is_column_major:
         raise ValueError(
             f"scale_layout: is {config.quant.scale_layout!r}, which does not keep experts' scales apart; "
             "quantize all rows at once"
+        )
+
+
+def _check_chosen_rows(config: KernelConfig, head: str, are_chosen: str, whose: str) -> None:
+    """Check what all rows would have in common; the texts are those of an error."""
+    if config.batched or config.has_square_blocks:
+        raise ValueError(f"{head}, which excludes batched and blocks that span rows")
+    if config.quant is None or config.axis == 0 or config.row_dims != 1:
+        raise ValueError(f"{head}, but only encoded rows at one stride {are_chosen}")
+    if config.quant.needs_tensor_amax:
+        raise ValueError(f"{head}, but the amax of a tensor is that of all its rows")
+    if config.quant.has_given_scales:
+        raise ValueError(
+            f"scale: is that of rows, columns or blocks, but {whose} rows compute theirs; pass one or none"
         )
 
 
@@ -359,42 +353,3 @@ def _check_schedule(config: KernelConfig) -> None:
     RowSchedule.parse(config.schedule)
     if not config.is_row_wise:
         raise ValueError(f"schedule: is {config.schedule!r}, but no threads share a row; leave it empty")
-
-
-def _check_decoding(config: KernelConfig, quant: QuantSpec) -> None:
-    if config.op != "dequantize":
-        return
-    if quant.both_layouts:
-        raise ValueError(
-            f"scale_layout: is {quant.scale_layout!r}, but dequantize reads one layout; name either of the two"
-        )
-    if quant.needs_tensor_amax:
-        raise ValueError(
-            "global_scale: is 'tensor', but dequantize finds no scale; use 'none', with blocks tensor_scale"
-        )
-    if config.tensor_scale and quant.global_scale != "none":
-        raise ValueError(f"global_scale: is {quant.global_scale!r}, but with tensor_scale it must be 'none'")
-
-
-def _check_columns(config: KernelConfig, quant: QuantSpec) -> None:
-    if config.axis != 0:
-        return
-    if config.activation or config.streams or config.batched:
-        raise ValueError("axis: is 0, which excludes gate_columns, activation, streams and batched; use -1")
-    if quant.element != "e2m1" or quant.scale_layout != "linear" or quant.global_scale not in ("none", "given"):
-        raise ValueError(
-            f"axis: is 0, which cannot be combined with quant {quant}; "
-            "allowed are e2m1 in the linear layout, with the global scale none or given"
-        )
-
-
-def _check_square_blocks(config: KernelConfig, quant: QuantSpec) -> None:
-    if not config.has_square_blocks:
-        return
-    if config.op not in ("quantize", "dequantize") or config.gate_columns or config.streams:
-        raise ValueError(
-            f"block_size: is {quant.block_size!r}, blocks of which only quantize and dequantize have; "
-            f"use {quant.block_columns}, blocks of one row"
-        )
-    if config.masked:
-        raise ValueError(f"mask: is given, but blocks of {quant.block_size} span rows that it may leave out; pass None")
