@@ -22,7 +22,6 @@ SIZE = 96
 WEIGHT = make_weight(SIZE, "float16")
 # Each test has a number of rows of its own, so that nothing is remembered of its outputs.
 Program = Callable[..., Any]
-Program = Callable[..., Any]
 Tracer = Callable[[Program, tuple[Any, ...]], Any]
 
 
