@@ -7,6 +7,9 @@
 
 static_assert(kRowsAtOnce == 1 || kRowsPerBlock == 1 || kWarpsPerRow == 1, "rows of several warps share no block");
 
+// Rows that a block works on at once.
+constexpr int kRowsOfBlock = kRowsPerBlock * kRowsAtOnce;
+
 // One of the rows that a thread works on.
 struct Row {
   Int64 number;

@@ -32,9 +32,8 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
 // Rows whose inputs are summed over ranks, each of which receives all inputs.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of) {
-  constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
   const Arguments a = begun(arguments_of);
-  const Int64 blocks = (a.rows + kRows - 1) / kRows;  // those behind have padding
+  const Int64 blocks = (a.rows + kRowsOfBlock - 1) / kRowsOfBlock;  // those behind have padding
   UsedSlots used = {};
   if (row_block() < blocks) used = UsedSlots::of(a);
   process_rows(a, row_block(), [&] { clear_last(a, used, blocks); });
@@ -128,16 +127,16 @@ JITNORM_INLINE void process_rows_in_turn(ArgumentsOf arguments_of) {
 // thread that computed them between two rows would keep all others of its block waiting.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_mapped_rows(ArgumentsOf arguments_of) {
-  constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
   const Arguments a = arguments_of();
-  for (Int64 block = row_block(); block * kRows < a.rows; block += row_blocks()) {
+  for (Int64 block = row_block(); block * kRowsOfBlock < a.rows; block += row_blocks()) {
     process_rows(a, block);
     row_barrier();  // the next rows take the same shared memory
   }
   for (int n = thread_of_cluster();; n += kThreads * kBlocksPerRow) {
-    const Int64 first = (row_block() + (Int64)(n / kRows) * row_blocks()) * kRows;
+    const Int64 first = (row_block() + (Int64)(n / kRowsOfBlock) * row_blocks()) * kRowsOfBlock;
     if (first >= a.rows) return;
-    if (first + n % kRows < a.rows) write_mixes(a, first + n % kRows, left_rstd(a, first + n % kRows));
+    const Int64 row = first + n % kRowsOfBlock;
+    if (row < a.rows) write_mixes(a, row, left_rstd(a, row));
   }
 }
 #else

@@ -120,16 +120,10 @@ JITNORM_INLINE void encode_heads(const Arguments& a, Rows& of, const RowEncoder 
 
 #ifdef JITNORM_EXPERTS
 // Blocks that cover the rows of an expert, and one for what pads its scales.
-JITNORM_INLINE Int64 blocks_of(Int64 rows) {
-  constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
-  return (rows + kRows - 1) / kRows + kHasSwizzledScales;
-}
+JITNORM_INLINE Int64 blocks_of(Int64 rows) { return (rows + kRowsOfBlock - 1) / kRowsOfBlock + kHasSwizzledScales; }
 #else
 // Blocks that cover the rows of a row set.
-JITNORM_INLINE Int64 blocks_of(Int64 rows) {
-  constexpr int kRows = kRowsPerBlock * kRowsAtOnce;
-  return (visited_rows(rows) + kRows - 1) / kRows;
-}
+JITNORM_INLINE Int64 blocks_of(Int64 rows) { return (visited_rows(rows) + kRowsOfBlock - 1) / kRowsOfBlock; }
 #endif
 
 // Row `number`, and what it is loaded from.
@@ -251,9 +245,9 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
   const int lane = threadIdx.x % kLanesPerRow;
   const int warp = thread / kLanesPerRow;
 #ifdef JITNORM_DIVIDES
-  const Int64 first_of_block = a.first + block * (kRowsPerBlock * kRowsAtOnce);
+  const Int64 first_of_block = a.first + block * kRowsOfBlock;
 #else
-  const Int64 first_of_block = block * (kRowsPerBlock * kRowsAtOnce);
+  const Int64 first_of_block = block * kRowsOfBlock;
 #endif
   const Int64 first = first_of_block + (kRowsPerBlock == 1 ? 0 : threadIdx.x / kThreadsPerRow * kRowsAtOnce);
 
