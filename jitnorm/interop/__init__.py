@@ -22,7 +22,7 @@ _CLASSES = {
 _by_type: dict[type, Framework] = {}
 # Frameworks whose tensors are first passed without conversion.
 tried: dict[type, Framework] = {}
-# Those of them with generated functions.
+# Those of them that generate functions.
 generating: dict[type, Framework] = {}
 
 
@@ -39,7 +39,7 @@ def framework_of(tensor: Any, name: str) -> Framework:
         if found.is_plain(kind) and (found.is_direct or found.is_often_direct):
             found.types.add(kind)
             tried[kind] = found
-            if found.has_direct:
+            if found.generates:
                 generating[kind] = found
     return found
 

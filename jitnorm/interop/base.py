@@ -32,8 +32,8 @@ class Framework(ABC):
     is_direct = False
     # Whether most tensors are passed without conversion, and others raise an error before anything runs.
     is_often_direct = False
-    # Whether there are generated functions for calls: `direct`.
-    has_direct = False
+    # Whether it generates functions for calls: `generate`.
+    generates = False
     # Whether tensors have no streams, modes or gradients of their own, so that those of a call's other tensors apply.
     goes_with_any = False
     # The caller's current stream, if such tensors do not carry it.
@@ -79,15 +79,15 @@ class Framework(ABC):
 
         return call
 
-    def direct(self, dispatcher: Dispatcher, form: CallForm, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-        """Generate a function for calls in a fixed form, if `has_direct`.
+    def generate(self, dispatcher: Dispatcher, form: CallForm, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+        """Generate a function for calls in a fixed form, if it `generates` any.
 
         Args:
             dispatcher: makes the calls.
             form: their form.
             otherwise: makes the calls that are not usual.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no direct calls")
+        raise NotImplementedError(f"{type(self).__name__} generates no functions")
 
     def note_written(self, tensors: Sequence[Any]) -> None:
         """Record with the library that a kernel writes tensors."""

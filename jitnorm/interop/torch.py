@@ -34,7 +34,7 @@ _IN_ORDER = tuple(range(16))
 class Torch(Framework):
     """Tensors of `torch`."""
 
-    has_direct = True
+    generates = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Torch(Framework):
     def fast_path(self, dispatcher: Dispatcher) -> FastPath:
         return fast_path(self._torch, self, dispatcher)
 
-    def direct(self, dispatcher: Dispatcher, form: CallForm, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    def generate(self, dispatcher: Dispatcher, form: CallForm, otherwise: Callable[..., Any]) -> Callable[..., Any]:
         return usual_call(self._torch, self, dispatcher, form, otherwise)
 
     def call(self, dispatcher: Dispatcher, tensors: tuple[Any, ...], scalars: tuple[float, ...]) -> Any:

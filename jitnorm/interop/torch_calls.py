@@ -48,7 +48,7 @@ def usual_call(
     torch: Any, framework: Framework, dispatcher: Dispatcher, form: CallForm,
     otherwise: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
-    """A function of the launcher that makes a dispatcher's usual calls: `Framework.direct` for torch.
+    """A function of the launcher that makes a dispatcher's usual calls: `Framework.generate` for torch.
 
     Args:
         torch: as of `fast_path`.

@@ -115,7 +115,7 @@ class Form(CallForm):
 
         def generate(kind: type) -> None:
             if dispatcher.calls[self] is call:
-                dispatcher.calls[self] = generating[kind].direct(dispatcher, self, call)
+                dispatcher.calls[self] = generating[kind].generate(dispatcher, self, call)
 
         text = _TEXT.format(
             parameters=", ".join(parameters),
