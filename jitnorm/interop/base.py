@@ -200,9 +200,13 @@ class Framework(ABC):
         """Convert an output allocated by `empty` to the caller's result."""
         return output
 
+    def reshaped(self, tensor: Any, shape: tuple[int, ...]) -> Any:
+        """View a tensor with another shape; its dimensions that are split or merged must be dense."""
+        return tensor.reshape(shape)
+
     def permuted(self, tensor: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
         """View a dense tensor with another shape, then permute its dimensions."""
-        return tensor.reshape(shape).transpose(order)
+        return self.reshaped(tensor, shape).transpose(order)
 
     def stream(self, tensor: Any) -> int | None:
         """The caller's current stream as an integer; None if the call finds it itself."""

@@ -28,7 +28,6 @@ _NAMES = {
     "int8": "int8",
     "int32": "int32",
 }
-_IN_ORDER = tuple(range(16))
 
 
 class Torch(Framework):
@@ -196,10 +195,12 @@ class Torch(Framework):
     def likeness(self, tensor: Any) -> Hashable:
         return tensor.shape, tensor.dtype, tensor.device
 
+    # Separate numbers take 0.4 us less than a tuple.
+    def reshaped(self, tensor: Any, shape: tuple[int, ...]) -> Any:
+        return tensor if tensor.shape == shape else tensor.view(*shape)
+
     def permuted(self, tensor: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
-        # Separate numbers take 0.4 us less than a tuple.
-        viewed = tensor if tensor.shape == shape else tensor.view(*shape)
-        return viewed if order == _IN_ORDER[: len(order)] else viewed.permute(*order)
+        return self.reshaped(tensor, shape).permute(*order)
 
     def merge_last_two(self, tensor: Any) -> Any:
         return tensor.flatten(-2)

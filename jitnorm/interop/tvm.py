@@ -30,5 +30,8 @@ class TvmFfi(Framework):
         device = like.device
         return launcher().allocate(shape, dtype, -1 if device.dlpack_device_type() == _CPU else device.index)
 
+    def reshaped(self, tensor: Any, shape: tuple[int, ...]) -> Any:
+        return self.permuted(tensor, shape, tuple(range(len(shape))))
+
     def permuted(self, tensor: Any, shape: tuple[int, ...], order: tuple[int, ...]) -> Any:
         return launcher().permute(tensor, shape, order)

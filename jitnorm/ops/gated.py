@@ -20,7 +20,7 @@ from jitnorm.quantized import QuantizedTensor
 def _as_matrix(codes: Any, _: Any) -> Any:
     """A view of codes with one leading dimension."""
     *leading, columns = codes.shape
-    return framework_of(codes, "codes").permuted(codes, (prod(leading), columns), (0, 1))
+    return framework_of(codes, "codes").reshaped(codes, (prod(leading), columns))
 
 
 _NVFP4 = Form("input global_scale", "({y_fp4}, {block_scale})", views={"y_fp4": _as_matrix})

@@ -264,7 +264,7 @@ def as_column(input_rows: Any) -> Any:
     shape = tuple(input_rows.shape)
     if len(shape) != 1:
         raise ValueError(f"input_rows: shape is {shape}, expected (N,)")
-    return framework.permuted(input_rows, (shape[0], 1), (0, 1))
+    return framework.reshaped(input_rows, (shape[0], 1))
 
 
 def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSpec, Any, Any]:

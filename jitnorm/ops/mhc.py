@@ -21,8 +21,7 @@ _PRE = Form(
 
 def _as_streams(out: Any, residual: Any) -> Any:
     """A view of mixed streams with the shape of the given ones."""
-    shape = tuple(residual.shape)
-    return framework_of(out, "out").permuted(out, shape, tuple(range(len(shape))))
+    return framework_of(out, "out").reshaped(out, tuple(residual.shape))
 
 
 _POST = Form("residual x post_layer_mix comb_res_mix", "{out}", views={"out": _as_streams}, merged="residual")

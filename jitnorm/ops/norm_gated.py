@@ -214,8 +214,7 @@ def _split(tensor: Any, groups: int, name: str) -> Any:
     *leading, columns = tensor.shape
     if columns % groups:
         return tensor
-    shape = (*leading, groups, columns // groups)
-    return framework.permuted(tensor, shape, tuple(range(len(shape))))
+    return framework.reshaped(tensor, (*leading, groups, columns // groups))
 
 
 def _merged(made: Any, given: Any, groups: int) -> Any:

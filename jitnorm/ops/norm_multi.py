@@ -15,8 +15,7 @@ from jitnorm.ops.run import Tensor
 
 def _of_each_weight(norms: Any, input: Any) -> Any:
     """A view of norms with the leading dimensions of the input."""
-    shape = (norms.shape[0], *input.shape)
-    return framework_of(norms, "out").permuted(norms, shape, tuple(range(len(shape))))
+    return framework_of(norms, "out").reshaped(norms, (norms.shape[0], *input.shape))
 
 
 _ARGUMENTS, _VIEWS = "input residual weight out residual_out eps", {"out": _of_each_weight}

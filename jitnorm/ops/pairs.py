@@ -88,7 +88,7 @@ def _form(spec: QuantSpec, gives_scale: bool, others: str, is_column: bool = Fal
 
 
 def _as_column(scales: Any, _: Any) -> Any:
-    return framework_of(scales, "scales").permuted(scales, (prod(scales.shape), 1), (0, 1))
+    return framework_of(scales, "scales").reshaped(scales, (prod(scales.shape), 1))
 
 
 def fp4_quantize_pair(input: Any, global_scale: Any, is_swizzled: bool, is_8x4: bool) -> tuple[Any, Any]:

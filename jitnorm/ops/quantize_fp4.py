@@ -201,16 +201,14 @@ def _shuffled(codes: Any, scales: Any, *row_scale: Any, stream: Any) -> tuple[An
     """Permute codes, linear block scales and any row scales; return the block scales in the 128x4 layout."""
     framework = framework_of(codes, "codes")
     rows = codes.shape[0]
-
-    def reshaped(tensor: Any, *shape: int) -> Any:
-        return framework.permuted(tensor, shape, tuple(range(len(shape))))
-
-    columns = [shuffle_matrix_a(reshaped(scale, rows, 1), _SHUFFLE_TILE, stream=stream) for scale in row_scale]
+    columns = [
+        shuffle_matrix_a(framework.reshaped(scale, (rows, 1)), _SHUFFLE_TILE, stream=stream) for scale in row_scale
+    ]
     swizzled = shuffle_matrix_sf_a(scales, _SHUFFLE_TILE, stream=stream)
     return (
         shuffle_matrix_a(codes, _SHUFFLE_TILE, stream=stream),
-        reshaped(swizzled, rows, round_up(scales.shape[1], 4)),
-        *(reshaped(column, rows) for column in columns),
+        framework.reshaped(swizzled, (rows, round_up(scales.shape[1], 4))),
+        *(framework.reshaped(column, (rows,)) for column in columns),
     )
 
 
