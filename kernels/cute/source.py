@@ -39,6 +39,7 @@ SHARED_MODULES = (
     "mhc_rules.py",
     "numerics.py",
     "prenorm_rows.py",
+    "quant_rules.py",
     "quant_spec.py",
     "registers.py",
     "rope_rules.py",
