@@ -161,23 +161,15 @@ def _qk_rope_fp8(new: Tensors, m: int, h: int) -> Call:
 
 def _qk_rope_cache(new: Tensors, m: int, h: int) -> Call:
     """Pages of 16 tokens, each of which has one."""
-    (q, k, v), table, positions, w = (
-        _packed(new, m, h),
-        new.bfloat16(m, _HEAD_SIZE),
-        new.positions(m),
-        new.bfloat16(_HEAD_SIZE),
-    )
+    (q, k, v), table, positions = _packed(new, m, h), new.bfloat16(m, _HEAD_SIZE), new.positions(m)
+    w = new.bfloat16(_HEAD_SIZE)
     keys, values = (new.empty(m // 16 + 1, 16, h // 512, _HEAD_SIZE) for _ in range(2))
     return lambda: jitnorm.qk_rmsnorm_rope_cache(q, k, v, w, w, table, positions, positions, keys, values, q_out=q)
 
 
 def _qk_rope_cache_fp8(new: Tensors, m: int, h: int) -> Call:
-    (q, k, v), table, positions, w = (
-        _packed(new, m, h),
-        new.bfloat16(m, _HEAD_SIZE),
-        new.positions(m),
-        new.bfloat16(_HEAD_SIZE),
-    )
+    (q, k, v), table, positions = _packed(new, m, h), new.bfloat16(m, _HEAD_SIZE), new.positions(m)
+    w = new.bfloat16(_HEAD_SIZE)
     keys, values = (new.fp8(m // 16 + 1, 16, h // 512, _HEAD_SIZE) for _ in range(2))
     call, one = (q, k, v, w, w, table, positions, positions, keys, values), new.one()
     return lambda: jitnorm.qk_rmsnorm_rope_cache_quant(*call, one, one, q_out=q)
