@@ -1,12 +1,13 @@
 """Fits forms of schedules to samples, so that they serve lengths that nobody measured.
 
 What a form costs at a length is estimated by what it cost samples, weighted by how near their lengths and how alike
-their kernels are. The form with the least estimate is chosen.
+their kernels are. The form with the least estimate is chosen. Of several devices, each counts as much as the others.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
@@ -51,6 +52,7 @@ class Evidence:
         groups: logarithms of the groups of a row.
         costs: regrets by form; 0 where not known.
         is_known: where they are.
+        shares: how much each sample counts, by its device.
     """
 
     keys: Sequence[KernelConfig]
@@ -59,10 +61,12 @@ class Evidence:
     groups: Floats
     costs: Floats
     is_known: Floats
+    shares: Floats
 
     @classmethod
     def of(cls, samples: Sequence[Sample], grid: Sequence[Sequence[str | None]]) -> Evidence:
         """The evidence of samples, with the schedule of each form for each."""
+        of_device = Counter(sample.device for sample in samples)
         regrets = np.array([
             [np.nan if each is None else sample.regrets.get(each, np.nan) for each in of_sample]
             for sample, of_sample in zip(samples, grid, strict=True)
@@ -77,6 +81,7 @@ class Evidence:
             np.log([groups_of(sample.config) for sample in samples]),
             np.minimum(np.nan_to_num(regrets), _MOST),
             (~np.isnan(regrets)).astype(float),
+            np.array([max(of_device.values()) / of_device[sample.device] for sample in samples]),
         )
 
     def weights(self, key: KernelConfig, groups: int, left_out: int = 0) -> Floats:
@@ -90,7 +95,7 @@ class Evidence:
         near = np.exp(-(((self.groups - math.log(groups)) / _NEAR) ** 2))
         alike = np.array([likeness(key, each) for each in self.keys])
         is_other = np.array([each != key for each in self.keys], dtype=bool)
-        return np.array(near * alike[self.places] * (is_other[self.places] | (self.sizes != left_out)))
+        return np.array(self.shares * near * alike[self.places] * (is_other[self.places] | (self.sizes != left_out)))
 
     def estimates(self, weights: Floats, schedules: Sequence[str | None]) -> Floats:
         """The estimated cost of each form for a kernel; infinite if it has no schedule for it."""

@@ -26,6 +26,7 @@ class Sample:
     """A measured case.
 
     Attributes:
+        device: the GPU's name.
         op: its name in `jitnorm bench`.
         config: the configuration of the kernel that the rules choose.
         row_class: the class of its calls.
@@ -33,6 +34,7 @@ class Sample:
         regrets: how much longer calls take than by the fastest schedule, by schedule; empty for the rules'.
     """
 
+    device: str
     op: str
     config: KernelConfig
     row_class: str
@@ -40,7 +42,7 @@ class Sample:
     regrets: Mapping[str, float]
 
     @classmethod
-    def of_line(cls, line: str) -> Sample:
+    def of_line(cls, line: str, device: str) -> Sample:
         """The sample of a line that `schedule_regret.py` wrote, without disturbed measurements."""
         found = json.loads(line)
         usual = [median(of_row) for of_row in zip(*found["times"].values(), strict=True)]
@@ -51,12 +53,18 @@ class Sample:
         }
         least = min(means.values())
         regrets = {schedule: mean / least - 1 for schedule, mean in means.items()}
-        return cls(found["op"], KernelConfig.parse(found["config"]), found["row_class"], found["schedule"], regrets)
+        config = KernelConfig.parse(found["config"])
+        return cls(device, found["op"], config, found["row_class"], found["schedule"], regrets)
 
 
 def read_samples(paths: Iterable[Path]) -> list[Sample]:
     """The samples in files of `schedule_regret.py`, whose first lines describe the machine."""
-    return [Sample.of_line(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+    found: list[Sample] = []
+    for path in paths:
+        machine, *lines = path.read_text(encoding="utf-8").splitlines()
+        device = json.loads(machine)["device"]
+        found.extend(Sample.of_line(line, device) for line in lines)
+    return found
 
 
 def forms_in(samples: Iterable[Sample], kept: Iterable[str] = ()) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,15 @@ HOPPER = Target("sm_90a")
 NORM = KernelConfig("rmsnorm", 4096)
 
 
-def sample(groups: int, regrets: Mapping[str, float], row_class: str = "usual", **fields: object) -> Sample:
+def sample(
+    groups: int, regrets: Mapping[str, float], row_class: str = "usual", device: str = "", **fields: object
+) -> Sample:
     """A measured RMSNorm: what forms cost it."""
     config = KernelConfig("rmsnorm", 512 * groups - 16, **fields)
     forms = [*regrets]
     of_forms = zip(schedules_of(config, forms, HOPPER), regrets.values(), strict=True)
-    return Sample("rmsnorm", config, row_class, "", {each: regret for each, regret in of_forms if each is not None})
+    found = {each: regret for each, regret in of_forms if each is not None}
+    return Sample(device, "rmsnorm", config, row_class, "", found)
 
 
 def fitted(*samples: Sample) -> dict[tuple[str, str], str]:
@@ -61,6 +65,13 @@ def test_classes_of_rows_do_not_learn_from_each_other() -> None:
     assert [form_at(8, found[str(NORM), row_class]) for row_class in ("few", "many")] == ["1w", "2"]
 
 
+def test_each_device_counts_as_much_as_the_others() -> None:
+    many = [sample(8, {"1w": 0.0, "2": 0.1}, device="H100")] * 2
+    one = sample(8, {"1w": 0.15, "2": 0.0}, device="H200")
+    assert form_at(8, fitted(*many, one)[str(NORM), "usual"]) == "2"
+    assert form_at(8, fitted(*many, replace(one, device="H100"))[str(NORM), "usual"]) == "1w"
+
+
 def test_regret_is_judged_without_the_sample_itself() -> None:
     found = [sample(8, {"1w": 0.0, "2": 0.1}), sample(9, {"1w": 0.3, "2": 0.0})]
     assert Fitting(found, HOPPER).unseen() == [0.1, 0.3]
@@ -74,6 +85,7 @@ def test_samples_are_read_without_disturbed_times(tmp_path: Path) -> None:
     path = tmp_path / "regret.jsonl"
     path.write_text(json.dumps({"device": "H200"}) + "\n" + json.dumps({**facts, "times": times}) + "\n")
     (found,) = read_samples([path])
+    assert found.device == "H200"
     assert found.regrets == pytest.approx({"": 1.0, "10x1": 0.0})
     assert (found.op, found.config.hidden_size, found.chosen) == ("rmsnorm", 5120, "10x1")
     assert forms_in([found]) == ["1", BY_RULE]
