@@ -33,6 +33,8 @@ _MOST_SHORT_CHUNKS = 3
 _SHARED_GROUPS = 32
 # More chunks per lane leave too few threads; longer rows have no choice.
 _MOST_CHUNKS = 4
+# Clusters never win with shorter rows: the fewest rows of 5120 to 8192 columns take 12 to 70 % longer.
+_UNSHARED_GROUPS = 16
 # Rows that gain when warps of several blocks share them.
 _CLUSTERED_GROUPS = 4 * PREFERRED_WARPS
 # About how many threads a multiprocessor should have room for, by chunks per lane: 40 registers are enough for one
@@ -69,11 +71,11 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
     elif has_separate_parts(config):
         own, common = _divided(config), _variants(config)
     elif row_class in ("fewest", "few"):
-        shared = _sharing_few(config) if row_class == "fewest" else ()
+        shared = _sharing_few(config) if row_class == "fewest" and groups_of(config) > _UNSHARED_GROUPS else ()
         own = chain(shared, _shortening(config, by_rule))
         common = (each for each in _variants(config) if each.rows_at_once == 1)  # others leave multiprocessors idle
     else:
-        waves = _in_waves(config) if row_class == "some" else ()
+        waves = _in_waves(config) if row_class in ("some", "several") else ()
         own = chain(_sharing(config, target), waves, _keeping_unpacked(config))
         common = chain(_variants(config), _loading_ahead(config, target))
     for schedule in chain(_storing_early(config, by_rule), own, common):

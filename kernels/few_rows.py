@@ -41,6 +41,8 @@ _MOST_CHUNKS = 3
 # With fewer registers, the activations of a second chunk wait for the first: SwiGLU to FP8 by token of 51 x 8704 takes
 # 3.20 us with 9x2o3, 3.04 with 9x2o2.
 GATED_THREADS = {1: 1024, 2: 512, 3: 512}
+# Classes of calls that need up to three waves.
+_WAVES = ("some", "several")
 # Groups of the longest rows whose blocks signal dependents late, in general and to FP4.
 _LATE_GROUPS, _LATE_GROUPS_OF_FP4 = 11, 8
 
@@ -58,7 +60,7 @@ def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> s
         '40x1wuqlb8'
     """
     schedule = None
-    if row_class in ("fewest", "few", "some") and groups_of(config) > 1 and not (config.all_reduce or config.backward):
+    if row_class in ("fewest", "few", *_WAVES) and groups_of(config) > 1 and not (config.all_reduce or config.backward):
         if row_class == "fewest":
             schedule = _in_cluster(config)
             if schedule is None or why_unfit(config, target, schedule):
@@ -90,11 +92,11 @@ def _of_parts(config: KernelConfig, row_class: str) -> RowSchedule | None:
             return of_few_rows(groups, _WARPS_OF_FOUR_OVER_SIX)
         chunks = ceil_div(groups, MAX_WARPS)
         return RowSchedule(ceil_div(groups, chunks), chunks)
-    if row_class == "some" and scales_columns(config) and groups <= SINGLE_WARP_GROUPS:
+    if row_class in _WAVES and scales_columns(config) and groups <= SINGLE_WARP_GROUPS:
         return RowSchedule(groups, 1)  # rows that threads work on together would leave multiprocessors idle
-    if row_class == "some" and not config.gate_columns and groups < _PARTED_GROUPS:
+    if row_class in _WAVES and not config.gate_columns and groups < _PARTED_GROUPS:
         return None
-    if row_class == "some" and groups >= _LONGER_GROUPS:
+    if row_class in _WAVES and groups >= _LONGER_GROUPS:
         return of_rows_that_fill(groups)
     schedule = of_few_rows(groups, _WARPS if groups < _LONGER_GROUPS else _WARPS_OF_LONGER)
     return schedule and replace(schedule, resident_blocks=residents(config, schedule.threads // WARP_LANES, 1))
@@ -107,7 +109,7 @@ def _of_norm(config: KernelConfig, target: Target, row_class: str) -> RowSchedul
     with the schedules of usual calls, 1.21.
     """
     groups = groups_of(config)
-    if row_class == "some":
+    if row_class in _WAVES:
         if not row_schedule(config, target).loads_ahead:
             return None
         # Few rows need not share a persistent block: layer normalization to FP8 took 1.20 times as long as the fastest.

@@ -13,6 +13,7 @@ from .row_classes import (
     MANY_ROWS,
     MANY_SHORT_ELEMENTS,
     ROW_CLASSES,
+    SEVERAL_ROWS,
     SHORT_ROW,
     SOME_ROWS,
 )
@@ -50,7 +51,8 @@ def launcher_source() -> str:
     constants = (
         f"constexpr int kLauncherAbi = {LAUNCHER_ABI};\n"
         f"constexpr int64_t kMostBytes = {MOST_BYTES};\n"
-        f"constexpr int64_t kFewestRows = {FEWEST_ROWS}, kFewRows = {FEW_ROWS}, kSomeRows = {SOME_ROWS};\n"
+        f"constexpr int64_t kFewestRows = {FEWEST_ROWS}, kFewRows = {FEW_ROWS};\n"
+        f"constexpr int64_t kSomeRows = {SOME_ROWS}, kSeveralRows = {SEVERAL_ROWS};\n"
         f"constexpr int64_t kLongRow = {LONG_ROW};\n"
         f"constexpr int64_t kManyRows = {MANY_ROWS}, kShortRow = {SHORT_ROW}, kManyElements = {MANY_ELEMENTS};\n"
         f"constexpr int64_t kManyShortElements = {MANY_SHORT_ELEMENTS};\n"

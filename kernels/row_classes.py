@@ -9,9 +9,11 @@ FEW_ROWS = 128
 # Up to so many rows, several multiprocessors can share each, from which longer rows gain: on an H100, add + RMSNorm of
 # 1 x 15872 takes 2.74 us with 16x2wqlb8 and 3.15 with 16x2wq, but of 128 x 15872 9.67 and 6.63.
 FEWEST_ROWS = 32
-LONG_ROW = 8192
-# Up to so many rows, a large GPU processes them in two or three waves, so it matters how full the last one is.
-SOME_ROWS = 1280
+LONG_ROW = 4096
+# Up to so many rows, most schedules need one wave of a large GPU; up to `SEVERAL_ROWS`, two or three, so it matters how
+# full the last one is. On an H200, add + RMSNorm of 384 x 4096 takes 4.43 us with 8x1ql, 4.91 by rule, but of
+# 1024 x 4096 10.36 and 9.42.
+SOME_ROWS, SEVERAL_ROWS = 512, 1280
 # With this many elements, there are enough rows per multiprocessor that fewer threads with more work use memory better
 # than many threads, which finish a row sooner.
 MANY_ELEMENTS = 1 << 26
@@ -22,17 +24,19 @@ SHORT_ROW = 2048
 # With fewer elements, several rows in a warp are too few threads: NVFP4 of 8192 x 384 fell from 0.90 of a copy to 0.78.
 MANY_SHORT_ELEMENTS = 1 << 22
 # Classes of calls, in the launcher's order: up to `FEWEST_ROWS` rows of more than `LONG_ROW` elements; up to `FEW_ROWS`
-# rows; up to `SOME_ROWS`; everything in between; `MANY_ELEMENTS`, or `MANY_ROWS` short ones with
+# rows; up to `SOME_ROWS`; up to `SEVERAL_ROWS`; everything in between; `MANY_ELEMENTS`, or `MANY_ROWS` short ones with
 # `MANY_SHORT_ELEMENTS`, or more.
-ROW_CLASSES = ("fewest", "few", "some", "usual", "many")
+ROW_CLASSES = ("fewest", "few", "some", "several", "usual", "many")
+# What users name with one word.
+_INCLUDED = {"few": "fewest", "some": "several"}
 
 
 def class_of(rows: int, hidden_size: int) -> str:
     """The class of a call, as the launcher sees it.
 
     Example:
-        >>> class_of(16, 16384), class_of(16, 7168), class_of(1024, 8192), class_of(16384, 8192)
-        ('fewest', 'few', 'some', 'many')
+        >>> class_of(16, 16384), class_of(16, 2048), class_of(1024, 8192), class_of(16384, 8192)
+        ('fewest', 'few', 'several', 'many')
     """
     elements = rows * hidden_size
     is_short = hidden_size <= SHORT_ROW and rows >= MANY_ROWS
@@ -40,18 +44,19 @@ def class_of(rows: int, hidden_size: int) -> str:
         return "many"
     if rows <= FEW_ROWS:
         return "fewest" if rows <= FEWEST_ROWS and hidden_size > LONG_ROW else "few"
-    return "some" if rows <= SOME_ROWS else "usual"
+    return "some" if rows <= SOME_ROWS else "several" if rows <= SEVERAL_ROWS else "usual"
 
 
 def classes_of(hidden_size: int, named: Collection[str] = ROW_CLASSES) -> tuple[str, ...]:
-    """The classes, out of those named, that calls with rows of a length have; few rows include the fewest.
+    """The classes, out of those named, that calls with rows of a length have; few include fewest, some several.
 
     Example:
         >>> classes_of(4096), classes_of(65536)
-        (('few', 'some', 'usual', 'many'), ('fewest', 'few', 'some', 'many'))
+        (('few', 'some', 'several', 'usual', 'many'), ('fewest', 'few', 'some', 'several', 'many'))
         >>> classes_of(16384, ["few", "many"])
         ('fewest', 'few', 'many')
     """
-    wanted = {*named, "fewest"} if "few" in named else named
-    found = (class_of(rows, hidden_size) for rows in (1, FEW_ROWS, FEW_ROWS + 1, SOME_ROWS + 1, MANY_ELEMENTS))
+    wanted = {*named, *(_INCLUDED[each] for each in named if each in _INCLUDED)}
+    of_each = (1, FEW_ROWS, SOME_ROWS, SOME_ROWS + 1, SEVERAL_ROWS + 1, MANY_ELEMENTS)
+    found = (class_of(rows, hidden_size) for rows in of_each)
     return tuple(each for each in dict.fromkeys(found) if each in wanted)

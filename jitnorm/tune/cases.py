@@ -31,7 +31,8 @@ OPS = (
 )  # fmt: skip
 # Row counts that cover each class.
 _FEW = (1, 16, 64, FEW_ROWS)
-_SOME = (192, 384, 1024)
+_SOME = (192, 384)
+_SEVERAL = (768, 1024)
 _USUAL = (1792, 3072, 6144)
 _MANY_ELEMENTS = (MANY_ELEMENTS >> 1, MANY_ELEMENTS << 1)
 
@@ -81,7 +82,7 @@ def plan(ops: Sequence[str], hidden_sizes: Sequence[int], row_classes: Sequence[
     Args:
         ops: names out of `OPS`; none for `USUAL_OPS`.
         hidden_sizes: elements of rows; none for `HIDDEN_SIZES`.
-        row_classes: some of `ROW_CLASSES`, of which ``few`` includes ``fewest``; none for all.
+        row_classes: some of `ROW_CLASSES`, of which ``few`` includes ``fewest`` and ``some`` ``several``; none for all.
         target: what the kernels are built for.
 
     Raises:
@@ -127,5 +128,5 @@ def rows_of(row_class: str, hidden_size: int) -> tuple[int, ...]:
     if row_class == "many":
         rows = {MANY_ROWS, *(elements // hidden_size for elements in _MANY_ELEMENTS)}
     else:
-        rows = {*_FEW, *_SOME, *_USUAL}
+        rows = {*_FEW, *_SOME, *_SEVERAL, *_USUAL}
     return tuple(sorted(each for each in rows if class_of(each, hidden_size) == row_class))

@@ -28,7 +28,7 @@ def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]
     Args:
         name: of the op; see `jitnorm.catalogue.OPS`.
         chosen: one value for each of its choices that is not omitted. ``row_class`` is one of
-            `kernels.row_classes.ROW_CLASSES`, or ``all`` of them; ``few`` includes ``fewest``.
+            `kernels.row_classes.ROW_CLASSES`, or ``all`` of them; ``few`` includes ``fewest``, ``some`` ``several``.
         target: where the tensors are.
 
     Raises:

@@ -135,7 +135,7 @@ class Dispatcher {
     const bool is_short = hidden_size <= kShortRow && rows >= kManyRows;
     if (elements >= kManyElements || (is_short && elements >= kManyShortElements)) return kMany;
     if (rows <= kFewRows) return rows <= kFewestRows && hidden_size > kLongRow ? kFewest : kFew;
-    return rows <= kSomeRows ? kSome : kUsual;
+    return rows <= kSomeRows ? kSome : rows <= kSeveralRows ? kSeveral : kUsual;
   }
 
   // Tensors whose leading shape differs from the first's are left to the checker, which rejects them.

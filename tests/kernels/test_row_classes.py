@@ -19,13 +19,15 @@ from jitnorm.ffi import tvm_ffi
     ("rows", "hidden_size", "row_class"),
     [
         (1, 16, "few"),
-        (1, 8192, "few"),
-        (1, 8193, "fewest"),
-        (32, 8193, "fewest"),
-        (33, 8193, "few"),
+        (1, 4096, "few"),
+        (1, 4097, "fewest"),
+        (32, 4097, "fewest"),
+        (33, 4097, "few"),
         (128, 16, "few"),
         (129, 16, "some"),
-        (1280, 16, "some"),
+        (512, 16, "some"),
+        (513, 16, "several"),
+        (1280, 16, "several"),
         (1281, 16, "usual"),
         (8191, 512, "usual"),
         (8192, 511, "usual"),
@@ -35,7 +37,7 @@ from jitnorm.ffi import tvm_ffi
         (8191, 2048, "usual"),
         (8192, 2048, "many"),
         (8192, 2049, "usual"),
-        (1023, 65536, "some"),
+        (1023, 65536, "several"),
         (1024, 65536, "many"),
     ],
 )
@@ -50,7 +52,7 @@ def test_the_launcher_knows_the_class_of_a_call(
     assert found == [row_class]
 
 
-@pytest.mark.parametrize("shape", [(32, 8192), (32, 8208), (8191, 2048), (8192, 2048), (4095, 16384), (4096, 16384)])
+@pytest.mark.parametrize("shape", [(32, 4096), (32, 4112), (8191, 2048), (8192, 2048), (4095, 16384), (4096, 16384)])
 def test_the_class_counts_the_elements_of_a_row_not_the_columns_of_a_tensor(
     shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

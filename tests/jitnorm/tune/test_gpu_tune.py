@@ -28,7 +28,7 @@ def _own_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 # Only with more rows than blocks that stay does one of these have several. Rows of 24576 fill 48 KiB of shared memory,
 # all that a launch gets unasked, which their sums exceed.
-SOME = [
+SEVERAL = [
     ("rmsnorm fp8", 16384),
     ("add nvfp4", 4096),
     ("rmsnorm mxfp8", 8192),
@@ -47,7 +47,7 @@ FEWEST = [
 ]
 CASES = [
     *((op, 4096, "few") for op in USUAL_OPS),
-    *((*each, "some") for each in SOME),
+    *((*each, "several") for each in SEVERAL),
     *((*each, "fewest") for each in FEWEST),
 ]
 

@@ -64,6 +64,7 @@ def test_a_class_that_no_call_has_is_not_measured() -> None:
         "fewest",
         "few",
         "some",
+        "several",
         "many",
     ]
 
@@ -90,7 +91,7 @@ def test_other_names_are_refused(ops: list[str], row_classes: list[str], name: s
 
 def test_the_launcher_numbers_the_classes_alike() -> None:
     text = launcher_source()
-    assert "enum RowClass : int16_t { kFewest, kFew, kSome, kUsual, kMany };" in text
+    assert "enum RowClass : int16_t { kFewest, kFew, kSome, kSeveral, kUsual, kMany };" in text
 
 
 def test_a_size_that_an_op_cannot_have_is_left_out_with_the_reason_and_the_others_go_on() -> None:
