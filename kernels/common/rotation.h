@@ -9,13 +9,13 @@
 constexpr int kAngles = kRotarySize / 2;  // cosines in a row of the table, followed by as many sines
 constexpr bool kTurnsHalves = kRotation == Rotation::kHalves;
 
-// The token whose head a row is. The last dimension of rows is usually that of heads, and row_offset() divides by it:
-// reuse that quotient, which the compiler would otherwise compute again.
+// The token whose head a row is. The last dimension of rows is usually that of heads, and row_offset() divides by it, in
+// 32 bits: reuse that quotient, which the compiler would otherwise compute again.
 JITNORM_INLINE Int64 token_of_row(const Arguments& a, Int64 row) {
-  const Int64 innermost = a.extents[kRowDims - 1];
   if constexpr (kRowDims == 1) return row / a.heads;
-  Int64 token = concealed(row / innermost);
-  if (innermost != a.heads) token = row / a.heads;
+  const Int64 innermost = a.extents[kRowDims - 1];
+  UInt32 token = concealed((UInt32)row / (UInt32)innermost);
+  if (innermost != a.heads) token = (UInt32)(row / a.heads);
   return token;
 }
 

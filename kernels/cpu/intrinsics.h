@@ -45,7 +45,7 @@ JITNORM_INLINE float opaque(float a) {
   return a;
 }
 
-JITNORM_INLINE Int64 concealed(Int64 a) { return a; }
+JITNORM_INLINE UInt32 concealed(UInt32 a) { return a; }
 
 // The larger magnitude of a >= 0 and v; NaN if either is: as integers, NaN lies above infinity.
 JITNORM_INLINE float max_magnitude(float a, float v) {

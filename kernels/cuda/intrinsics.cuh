@@ -64,8 +64,8 @@ JITNORM_INLINE float computed(float a) {
 JITNORM_INLINE float opaque(float a) { return a; }
 
 // a, without the compiler's knowledge of how it was computed.
-JITNORM_INLINE Int64 concealed(Int64 a) {
-  asm("" : "+l"(a));
+JITNORM_INLINE UInt32 concealed(UInt32 a) {
+  asm("" : "+r"(a));
   return a;
 }
 

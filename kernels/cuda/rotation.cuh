@@ -66,11 +66,15 @@ struct ChunkAngles {
   static constexpr int kRunElements = kChunkSize / kRuns;
   static constexpr UInt32 kSigns = sizeof(Angle) == 2 ? 0x80008000u : 0x80000000u;
   static constexpr int kWords = (kAnglesInRun * sizeof(Angle) + 3) / 4;
+  const Position* place;  // where the position of the row's token is
   bool is_known;
   AngleRun cosines[kRuns], sines[kRuns];  // if halves are whole chunks, the sines of first elements have their sign
 
-  JITNORM_INLINE void load(const Arguments& a, Int64 row, int index) {
-    const Int64 position = a.positions[token_of_row(a, row)];
+  JITNORM_INLINE void locate(const Arguments& a, Int64 row) { place = a.positions + token_of_row(a, row); }
+
+  JITNORM_INLINE void load(const Arguments& a, int index) {
+    if constexpr (kHoldsHalves) leave_undefined();
+    const Int64 position = *place;
     is_known = is_in_table(a, position);
     const Angle* angles = a.angles + position * a.angles_strides[0];
     JITNORM_UNROLL
@@ -89,6 +93,15 @@ struct ChunkAngles {
       const UInt32 signs = is_first_of_two(index * kChunkSize) ? kSigns : 0u;
       JITNORM_UNROLL
       for (UInt32& word : sines[0].words) word ^= signs;
+    }
+  }
+
+  // Otherwise the compiler sets the angles of unknown positions to zero before it loads others.
+  JITNORM_INLINE void leave_undefined() {
+    JITNORM_UNROLL
+    for (int r = 0; r < kRuns; ++r) {
+      JITNORM_UNROLL
+      for (int i = 0; i < kWords; ++i) asm volatile("" : "=r"(cosines[r].words[i]), "=r"(sines[r].words[i]));
     }
   }
 

@@ -123,7 +123,7 @@ JITNORM_INLINE void encode_heads(const Arguments& a, Rows& of, const RowEncoder 
 JITNORM_INLINE Int64 blocks_of(Int64 rows) { return (rows + kRowsOfBlock - 1) / kRowsOfBlock + kHasSwizzledScales; }
 #else
 // Blocks that cover the rows of a row set.
-JITNORM_INLINE Int64 blocks_of(Int64 rows) { return (visited_rows(rows) + kRowsOfBlock - 1) / kRowsOfBlock; }
+JITNORM_INLINE Int64 blocks_of(Int64 rows) { return (Int64)((UInt64)(visited_rows(rows) + kRowsOfBlock - 1) / kRowsOfBlock); }
 #endif
 
 // Row `number`, and what it is loaded from.
@@ -152,6 +152,11 @@ JITNORM_INLINE Row locate_row(const Arguments& a, Int64 number, int thread) {
 
 // Starts loading the chunks of a row.
 JITNORM_INLINE void begin_loading(const Arguments& a, Row& row) {
+#ifdef JITNORM_ROTATES
+  // The compiler then requests the position between chunks of the row, not after them: heads with a norm of 8192 tokens
+  // x 4096 went from 49.6 us to 46.9.
+  row.angles.locate(a, row.number);
+#endif
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
@@ -161,7 +166,7 @@ JITNORM_INLINE void begin_loading(const Arguments& a, Row& row) {
   for (int j = 0; j < kChunkSlots; ++j) row.source.send(row.held[j], row.index(j));
 #endif
 #ifdef JITNORM_ROTATES
-  row.angles.load(a, row.number, chunk_of_head(row.index(0)));
+  row.angles.load(a, chunk_of_head(row.index(0)));
 #endif
 #ifdef JITNORM_MAPS_STREAMS
 #ifdef JITNORM_SUMS_FIRST

@@ -54,6 +54,24 @@ def test_many_rows_share_warps_where_that_takes_less(text: str, schedule: str) -
     assert schedule_of(f"{text},many_rows=true") == schedule
 
 
+@pytest.mark.parametrize(
+    ("text", "schedule"),
+    [
+        # Blocks of 64 threads with a norm, of 128 without.
+        ("rmsnorm:hidden_size=128,angles=bfloat16", "1x2p16n4"),
+        ("rmsnorm:hidden_size=256,quant=e4m3/tensor/f32", "1x2p8n8"),
+        ("quantize:hidden_size=64,angles=bfloat16,paged=true", "1x2p64n2"),
+        ("quantize:hidden_size=128,angles=bfloat16", "1x2p32o9n4"),
+        # Fewer blocks cost few tokens of FP8 more than they gain, and angles in float32 take more registers anyway.
+        ("quantize:hidden_size=128,angles=bfloat16,quant=e4m3/tensor/f32", "1x2p32n4"),
+        ("quantize:hidden_size=128,angles=bfloat16,quant=e4m3/tensor/f32,many_rows=true", "1x2p32o9n4"),
+        ("quantize:hidden_size=128,quant=e4m3/tensor/f32,many_rows=true", "1x2p32n4"),
+    ],
+)
+def test_lanes_hold_two_chunks_of_heads_to_rotate(text: str, schedule: str) -> None:
+    assert schedule_of(f"{text},pair=true,rope=neox") == schedule
+
+
 @given(st.integers(1, 96))
 def test_packing_leaves_no_more_lanes_idle_than_a_chunk_per_lane(chunks: int) -> None:
     config = replace(NVFP4, hidden_size=chunks * CHUNK_SIZE)
