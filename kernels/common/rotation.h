@@ -9,7 +9,7 @@
 constexpr int kAngles = kRotarySize / 2;  // cosines in a row of the table, followed by as many sines
 constexpr bool kTurnsHalves = kRotation == Rotation::kHalves;
 
-// The token whose head a row is. The last dimension of rows is usually that of heads, and row_offset() divides by it, in
+// The token whose head a row is. The last dimension of rows is usually that of heads, and row_offset() divides by it in
 // 32 bits: reuse that quotient, which the compiler would otherwise compute again.
 JITNORM_INLINE Int64 token_of_row(const Arguments& a, Int64 row) {
   if constexpr (kRowDims == 1) return row / a.heads;
