@@ -24,6 +24,8 @@ _by_type: dict[type, Framework] = {}
 tried: dict[type, Framework] = {}
 # Those of them that generate functions.
 generating: dict[type, Framework] = {}
+# How DLPack describes their tensors, for the launcher.
+exchanges: dict[type, Any] = {}
 
 
 def framework_of(tensor: Any, name: str) -> Framework:
@@ -41,6 +43,7 @@ def framework_of(tensor: Any, name: str) -> Framework:
             tried[kind] = found
             if found.generates:
                 generating[kind] = found
+                exchanges[kind] = kind.__dlpack_c_exchange_api__
     return found
 
 

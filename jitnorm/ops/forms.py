@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.dispatch import per_options
-from jitnorm.interop import check_shaped, generating
+from jitnorm.interop import check_shaped, exchanges, generating
 from jitnorm.interop.form import CallForm
 from jitnorm.launcher import launcher, object_at
 from jitnorm.ops.run import run
@@ -67,7 +67,7 @@ class Known:
     def _first(self, *given: Any) -> Any:
         self._found(*given)  # its errors come before the launcher is loaded
         # The launcher keeps them. Other threads may be here, too.
-        objects = None, Exception, str, int, "shape", self._found
+        objects = None, Exception, str, int, "shape", exchanges, self._found
         dims = [-1 if part["dims"] is None else int(part["dims"]) for part in self._parts.values()]
         self.call = object_at(launcher().make_known(self._passed, list(self._parts), dims, id(objects)))
         return self.call(*given)

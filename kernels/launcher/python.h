@@ -102,6 +102,12 @@ inline Reference CallOf(PyObject* function, PyObject* const* given, intptr_t cou
 
 inline Reference CallOf(PyObject* function, PyObject* argument) { return CallOf(function, &argument, 1); }
 
+// The exchange of a type's tensors, by its capsule; null if it is of another version of DLPack.
+inline const DLPackExchangeAPI* ExchangeOf(PyObject* capsule) {
+  const auto* exchange = static_cast<const DLPackExchangeAPI*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+  return exchange != nullptr && exchange->header.version.major == 1 ? exchange : nullptr;
+}
+
 // Holds Python's lock for a scope.
 class WithPython {
  public:

@@ -36,10 +36,8 @@ class TorchCall {
                                  &constants_,    &names_};
     int place = 0;
     for (PyObject** field : fields) *field = PyTuple_GetItem(objects, place++);
-    exchange_ = static_cast<const DLPackExchangeAPI*>(
-        PyCapsule_GetPointer(PyTuple_GetItem(objects, place), "dlpack_exchange_api"));
-    JITNORM_CHECK(exchange_ != nullptr && exchange_->header.version.major == 1, RuntimeError)
-        << "torch exchanges tensors with another version of DLPack";
+    exchange_ = ExchangeOf(PyTuple_GetItem(objects, place));
+    JITNORM_CHECK(exchange_ != nullptr, RuntimeError) << "torch exchanges tensors with another version of DLPack";
   }
 
   // Makes the call; one that is not usual is left as it was and made by `otherwise_`, or returns None without it.
