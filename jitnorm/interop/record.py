@@ -18,10 +18,10 @@ class Record:
 
     Attributes:
         kind: its class.
-        tensors: the arguments and outputs that are its attributes, by the names of the attributes. Its ``shape`` is
-            that of the first.
+        tensors: the arguments and outputs that are its attributes, by the names of the attributes.
         constants: its other attributes.
-        values: how many values an element of the first tensor holds; the last dimension of the shape counts values.
+        shaped: the argument or output that has its ``shape``.
+        values: how many values an element of that tensor holds; the last dimension of the shape counts values.
         make: makes it from all its attributes, once for a framework's tensors; a framework's own calls need nothing
             but the attributes.
     """
@@ -29,17 +29,13 @@ class Record:
     kind: type
     tensors: Mapping[str, str]
     constants: Mapping[str, Any]
+    shaped: str
     values: int
     make: Callable[[dict[str, Any]], Any]
-
-    @property
-    def first(self) -> str:
-        """The argument or output that has its shape."""
-        return next(iter(self.tensors.values()))
 
     @property
     def expression(self) -> str:
         """Python that makes it, with arguments and outputs in braces, where ``_record`` is this."""
         tensors = ", ".join(f"'{attribute}': {{{name}}}" for attribute, name in self.tensors.items())
-        shape = f"(*{{{self.first}}}.shape[:-1], {{{self.first}}}.shape[-1] * {self.values})"
+        shape = f"(*{{{self.shaped}}}.shape[:-1], {{{self.shaped}}}.shape[-1] * {self.values})"
         return f"_record.make({{{{**_record.constants, {tensors}, 'shape': {shape}}}}})"

@@ -69,7 +69,7 @@ def usual_call(
     attributes, shaped, values = [], 0, 1
     if record is not None:
         attributes = [_SHAPE, *(place_of[name] for name in record.tensors.values())]
-        shaped, values = place_of[record.first], record.values
+        shaped, values = place_of[record.shaped], record.values
     address = dispatcher.make_torch_call(
         dispatcher.tensor_count, len(order), given, *places, kind, attributes, shaped, values,
         place_of.get(form.merged, -1), id(objects),

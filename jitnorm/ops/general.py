@@ -212,11 +212,18 @@ def encoding_form(
         ValueError: a call has an output for scales, but none are computed.
     """
     written = written_names(spec, gives_scale)
-    tensors = {attribute: name for attribute, name in _names_of(spec).items() if name in dispatcher.names}
-    constants = {**dict.fromkeys(TENSORS), "spec": spec, "batched": batched, "axis": -1}
-    record = Record(QuantizedTensor, tensors, constants, 8 // CODE_BITS[spec.element], assembled)
+    record = record_of(spec, dispatcher, _codes_name(spec), 8 // CODE_BITS[spec.element], batched=batched)
     result = f"({{record}}, {', '.join(f'{{{name}}}' for name in beside)})" if beside else "{record}"
     return Form(f"input {written} global_scale scale {others}", result, record)
+
+
+def record_of(
+    spec: QuantSpec, dispatcher: Dispatcher, shaped: str, values: int = 1, *, batched: bool = False, axis: int = -1
+) -> Record:
+    """The QuantizedTensor that a dispatcher's calls return; arguments are those of `Record`, and its attributes."""
+    tensors = {attribute: name for attribute, name in _names_of(spec).items() if name in dispatcher.names}
+    constants = {**dict.fromkeys(TENSORS), "spec": spec, "batched": batched, "axis": axis}
+    return Record(QuantizedTensor, tensors, constants, shaped, values, assembled)
 
 
 def written_names(spec: QuantSpec, gives_scale: bool) -> str:
@@ -310,8 +317,7 @@ def _with_global(spec: QuantSpec, global_scale: str) -> QuantSpec:
     return replace(spec, global_scale=global_scale)
 
 
-def quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...], axis: int = -1) -> QuantizedTensor:
+def quantized(spec: QuantSpec, made: dict[str, Any], shape: tuple[int, ...]) -> QuantizedTensor:
     """Combine a call's tensors, by name, into one QuantizedTensor."""
     tensors = {attribute: made.get(name) for attribute, name in _names_of(spec).items()}
-    others = {"spec": spec, "shape": shape, "batched": False, "axis": axis}
-    return assembled({**dict.fromkeys(TENSORS), **tensors, **others})
+    return assembled({**dict.fromkeys(TENSORS), **tensors, "spec": spec, "shape": shape, "batched": False, "axis": -1})

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.quantizers import QUANTIZE_WEIGHT
-from jitnorm.dispatch import dispatcher_of
-from jitnorm.interop import check_shaped
+from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.kernels.quant_spec import NVFP4, QuantSpec
-from jitnorm.ops.general import quantized, with_scales
-from jitnorm.ops.run import run
+from jitnorm.ops.forms import Form, Kind, Known, Shape, text_of
+from jitnorm.ops.general import record_of, with_kinds
 from jitnorm.quantized import QuantizedTensor
 
 
@@ -41,11 +40,16 @@ def quantize_weight(
         >>> q.data.shape, q.scale.shape, q.axis
         ((16, 3), (2, 3), 0)
     """
-    spec, given, _ = with_scales(spec, global_scale, None)
+    made: QuantizedTensor = _CALLS.call(w, global_scale, stream, spec)
+    return made
+
+
+def _calls(shape: Shape, of_global: Kind, spec: QuantSpec) -> tuple[Dispatcher, Form]:
+    spec = with_kinds(spec, of_global, False)
     dispatcher = dispatcher_of(QUANTIZE_WEIGHT, None, spec)
-    check_shaped(w, "w")
-    shape = tuple(w.shape)
-    if len(shape) != 2 or shape[0] % int(spec.block_size):
-        raise ValueError(f"w: shape is {shape}; expected (K, N), K a multiple of {spec.block_size}, so pad it")
-    made = run(dispatcher, {"w": w, "y_fp4": None, "block_scale": None, "global_scale": given}, stream)
-    return quantized(spec, made, shape, axis=0)
+    if len(shape) != 2 or shape[0] is None or shape[0] % int(spec.block_size):
+        raise ValueError(f"w: shape is {text_of(shape)}; expected (K, N), K a multiple of {spec.block_size}, so pad it")
+    return dispatcher, Form("w global_scale", "{record}", record_of(spec, dispatcher, "w", axis=0))
+
+
+_CALLS = Known(_calls, "w@2 global_scale*")
