@@ -8,6 +8,7 @@ import torch
 
 import jitnorm
 from jitnorm.kernels.quant_spec import MXFP8, NVFP4
+from jitnorm.quantized import QuantizedTensor
 
 __all__ = [
     "fused_dit_gate_residual_layernorm_gamma_beta",
@@ -44,10 +45,12 @@ def fused_dit_gate_residual_layernorm_gamma_beta(
         "gate_bias": _column(gate_bias), "input_scale": input_global_scaling_factor, "residual_out": residual_out,
     }  # fmt: skip
     encoding = _encoding(input, use_nvfp4, use_mxfp8, global_scaling_factor)
-    norm, outputs = _outputs(input, norm_out, sf_out, encoding)
+    outputs = _outputs(input, norm_out, sf_out, encoding)
     if encoding is None:
-        return jitnorm.gated_add_layernorm(**call, **outputs)[1], norm
-    return jitnorm.gated_add_layernorm_quantize(**call, **outputs, **encoding)[1], norm
+        norm, total = jitnorm.gated_add_layernorm(**call, **outputs)
+        return total, norm
+    q, total = jitnorm.gated_add_layernorm_quantize(**call, **outputs, **encoding)
+    return total, _packed(q, norm_out)
 
 
 def fused_dit_gate_residual_layernorm_scale_shift(
@@ -119,11 +122,12 @@ def _modulated(
         "eps": epsilon, "residual_out": None if residual is None else residual_out,
     }  # fmt: skip
     encoding = _encoding(input, use_nvfp4, use_mxfp8, global_scale)
-    norm, outputs = _outputs(input, norm_out, sf_out, encoding)
+    outputs = _outputs(input, norm_out, sf_out, encoding)
     if encoding is None:
-        total = jitnorm.adaptive_layernorm(**call, **outputs)[1]
+        norm, total = jitnorm.adaptive_layernorm(**call, **outputs)
     else:
-        total = jitnorm.adaptive_layernorm_quantize(**call, **outputs, **encoding)[1]
+        q, total = jitnorm.adaptive_layernorm_quantize(**call, **outputs, **encoding)
+        norm = _packed(q, norm_out)
     if total is None:
         total = input.clone() if residual_out is None else residual_out.copy_(input)
     return total, norm
@@ -148,21 +152,29 @@ def _encoding(
 
 def _outputs(
     input: torch.Tensor, norm_out: torch.Tensor | None, sf_out: torch.Tensor | None, encoding: dict[str, Any] | None
-) -> tuple[torch.Tensor, dict[str, Any]]:
-    """The norm, or its codes packed in int32, and the outputs for these and their scales."""
+) -> dict[str, Any]:
+    """The outputs for the norm, or for its codes and their scales; the call allocates those that are None."""
+    if norm_out is not None:
+        _check_output(input, norm_out, encoding)
+    if encoding is None:
+        return {"out": norm_out}
+    codes = None if norm_out is None else norm_out.view(torch.uint8)
+    return {"out": codes, "out_scale": None if sf_out is None else sf_out.view(len(input), -1)}
+
+
+def _check_output(input: torch.Tensor, norm_out: torch.Tensor, encoding: dict[str, Any] | None) -> None:
     if encoding is None:
         shape, dtype = tuple(input.shape), input.dtype
     else:
         shape = (*input.shape[:-1], input.shape[-1] // (8 if encoding["spec"].element == "e2m1" else 4))
         dtype = torch.int32
-    if norm_out is None:
-        norm_out = torch.empty(shape, dtype=dtype, device=input.device)
     if tuple(norm_out.shape) != shape or norm_out.dtype != dtype:
         raise ValueError(f"norm_out: is {norm_out.dtype} of {tuple(norm_out.shape)}; expected {dtype} of {shape}")
-    if encoding is None:
-        return norm_out, {"out": norm_out}
-    scales = None if sf_out is None else sf_out.view(len(input), -1)
-    return norm_out, {"out": norm_out.view(torch.uint8), "out_scale": scales}
+
+
+def _packed(q: QuantizedTensor, norm_out: torch.Tensor | None) -> torch.Tensor:
+    """The codes packed in int32, in the output if it is given."""
+    return q.data.view(torch.int32) if norm_out is None else norm_out
 
 
 def _like(tensor: torch.Tensor, input: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -236,9 +237,14 @@ def test_layer_norms_of_diffusion_transformers_are_gated_and_modulated(encoding:
         options["global_scaling_factor"] = torch.tensor([300.0])
     if encoding:
         options["sf_out"] = torch.empty(2, 1, 3 if encoding == "nvfp4" else 2, 32, 4, 4, dtype=torch.uint8)
-    total, norm = flashinfer.fused_dit_gate_residual_layernorm_scale_shift(
-        x, residual, gate.squeeze(2), scale.squeeze(2), shift.squeeze(2), gate_bias=bias, scale_bias=bias, **options
-    )
+    call: Any = partial(
+        flashinfer.fused_dit_gate_residual_layernorm_scale_shift,
+        x, residual, gate.squeeze(2), scale.squeeze(2), shift.squeeze(2), gate_bias=bias, scale_bias=bias, **options,
+    )  # fmt: skip
+    total, norm = call()
+    given = torch.empty_like(norm)
+    assert call(norm_out=given)[1] is given
+    assert torch.equal(given, norm)
     wanted, of_sum = jitnorm.adaptive_layernorm(
         x, *of_token[1:], residual=residual, gate=of_token[0], gate_bias=bias[0], scale_bias=bias[0],
         shift_bias=0 * bias[0],
