@@ -93,7 +93,7 @@ def fp4_quantize(
     """NVFP4 or MXFP4: codes and scales. UE8M0 scales ignore `global_scale`; a column-major input stays so."""
     if global_scale is not None:
         global_scale = None if sf_use_ue8m0 else as_scale(global_scale, input)
-    is_column_major = input.ndim >= 2 and input.stride(-1) != 1 and input.stride(-2) == 1
+    is_column_major = not input.is_contiguous() and input.ndim >= 2 and input.stride(-1) != 1 == input.stride(-2)
     codes, scales = jitnorm.fp4_quantize(
         input.transpose(-2, -1) if is_column_major else input, global_scale, sf_vec_size, sf_use_ue8m0,
         is_sf_swizzled_layout, is_sf_8x4_layout, is_global_scale_inversed, as_hint(enable_pdl), backend,
