@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -9,6 +10,7 @@ from jitnorm.catalogue.mhc import MHC_POST, MHC_PRE, MHC_PRE_WITH_PRENORM
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import framework_of
+from jitnorm.interop.dynamo import replace_in_graphs
 from jitnorm.kernels.config_rules import MAX_STREAMS
 from jitnorm.ops.forms import Form, Known, Shape, text_of
 
@@ -17,6 +19,13 @@ _PRE = Form(
     "({post_mix}, {comb_mix}, {out})",
     merged="residual",
 )
+
+
+def _as_column(factors: Any, _: Any) -> Any:
+    return framework_of(factors, "post_mix").reshaped(factors, (*factors.shape, 1))
+
+
+_PRE_WITH_COLUMN = replace(_PRE, views={"post_mix": _as_column})
 
 
 def _as_streams(out: Any, residual: Any) -> Any:
@@ -94,7 +103,7 @@ def mhc_pre(
     made: tuple[Any, Any, Any] = _PRE_CALLS.call(
         residual, dot_mix, mhc_scale, mhc_base, sqrsum, elements if k is None else k, post_mix,
         comb_mix, layer_input, eps, pre_eps, sinkhorn_eps, post_factor, stream, MHC_PRE, enable_pdl, sinkhorn_rounds,
-        splits,
+        False, splits,
     )  # fmt: skip
     return made
 
@@ -129,7 +138,20 @@ def mhc_pre_with_prenorm(
     """
     made: tuple[Any, Any, Any] = _PRE_CALLS.call(
         residual, dot_mix, mhc_scale, mhc_base, None, None, post_mix, comb_mix, layer_input, eps, pre_eps, sinkhorn_eps,
-        post_factor, stream, MHC_PRE_WITH_PRENORM, enable_pdl, sinkhorn_rounds,
+        post_factor, stream, MHC_PRE_WITH_PRENORM, enable_pdl, sinkhorn_rounds, False,
+    )  # fmt: skip
+    return made
+
+
+def mhc_pre_with_column(
+    residual: Any, dot_mix: Any, sqrsum: Any, mhc_scale: Any, mhc_base: Any, k: int | None, splits: int, eps: float,
+    pre_eps: float, sinkhorn_eps: float, post_factor: float, sinkhorn_rounds: int,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """`mhc_pre` of so many partial sums, or `mhc_pre_with_prenorm` without `sqrsum`; `post_mix` is (..., n, 1)."""
+    op, counts = (MHC_PRE_WITH_PRENORM, ()) if sqrsum is None else (MHC_PRE, (splits,))
+    made: tuple[Any, Any, Any] = _PRE_CALLS.call(
+        residual, dot_mix, mhc_scale, mhc_base, sqrsum, k, None, None, None, eps, pre_eps, sinkhorn_eps, post_factor,
+        None, op, None, sinkhorn_rounds, True, *counts,
     )  # fmt: skip
     return made
 
@@ -144,9 +166,10 @@ def _numbers_of(residual: Any, dot_mix: Any) -> tuple[int, int]:
 
 
 def _pre_calls(
-    residual: Shape, _: Shape, op: Op, enable_pdl: bool | None, sinkhorn_rounds: int, *splits: int
+    residual: Shape, _: Shape, op: Op, enable_pdl: bool | None, sinkhorn_rounds: int, is_column: bool, *splits: int
 ) -> tuple[Dispatcher, Form]:
-    return dispatcher_of(op, enable_pdl, count_of_streams("residual", residual), sinkhorn_rounds, *splits), _PRE
+    dispatcher = dispatcher_of(op, enable_pdl, count_of_streams("residual", residual), sinkhorn_rounds, *splits)
+    return dispatcher, _PRE_WITH_COLUMN if is_column else _PRE
 
 
 _PRE_CALLS = Known(
@@ -211,3 +234,6 @@ def count_of_streams(name: str, streams: Shape) -> int:
             f"{name}: shape is {text_of(streams)}; expected (..., n, hidden_size) with n of 1 to {MAX_STREAMS}"
         )
     return count
+
+
+replace_in_graphs((mhc_pre_with_column,))

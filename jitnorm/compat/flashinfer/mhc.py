@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 import jitnorm
+from jitnorm.ops.mhc import mhc_pre_with_column
 
 __all__ = ["mhc_post", "mhc_pre_big_fuse", "mhc_pre_big_fuse_with_prenorm"]
 _STREAMS = 4
@@ -74,10 +73,12 @@ def mhc_pre_big_fuse(
     parts = () if num_splits == 1 else (num_splits,)
     _require_shape("dot_mix", dot_mix, (*parts, *tokens, _MIXES))
     _require_shape("sqrsum", sqrsum, (*parts, *tokens))
-    options = _options(rms_eps, mhc_pre_eps, mhc_sinkhorn_eps, mhc_post_mult_value, sinkhorn_repeat)
-    dot_mix, sqrsum, mhc_scale, mhc_base = (t.contiguous() for t in (dot_mix, sqrsum, mhc_scale, mhc_base))
-    made = jitnorm.mhc_pre(residual.contiguous(), dot_mix, sqrsum, mhc_scale, mhc_base, k, **options)
-    return _columns(made)
+    _check_positive(rms_eps, mhc_pre_eps, mhc_sinkhorn_eps)
+    return mhc_pre_with_column(
+        residual.contiguous(), dot_mix.contiguous(), sqrsum.contiguous(), mhc_scale.contiguous(),
+        mhc_base.contiguous(), k, num_splits, rms_eps, mhc_pre_eps, mhc_sinkhorn_eps, mhc_post_mult_value,
+        sinkhorn_repeat,
+    )  # fmt: skip
 
 
 def mhc_pre_big_fuse_with_prenorm(
@@ -100,16 +101,19 @@ def mhc_pre_big_fuse_with_prenorm(
     tokens = _tokens_of(residual)
     if dot_mix.shape != (1, *tokens, _MIXES):
         _require_shape("dot_mix", dot_mix, (*tokens, _MIXES))
-    options = _options(rms_eps, mhc_pre_eps, mhc_sinkhorn_eps, mhc_post_mult_value, sinkhorn_repeat)
-    given = (tensor.contiguous() for tensor in (residual, dot_mix, mhc_scale, mhc_base))
-    return _columns(jitnorm.mhc_pre_with_prenorm(*given, **options))
+    _check_positive(rms_eps, mhc_pre_eps, mhc_sinkhorn_eps)
+    return mhc_pre_with_column(
+        residual.contiguous(), dot_mix.contiguous(), None, mhc_scale.contiguous(), mhc_base.contiguous(), None, 1,
+        rms_eps, mhc_pre_eps, mhc_sinkhorn_eps, mhc_post_mult_value, sinkhorn_repeat,
+    )  # fmt: skip
 
 
 def _tokens_of(residual: torch.Tensor) -> torch.Size:
     """The leading dimensions of the four streams."""
-    if residual.ndim < 3 or residual.shape[-2] != _STREAMS:
-        raise ValueError(f"residual: shape is {tuple(residual.shape)}; expected (..., {_STREAMS}, H)")
-    return residual.shape[:-2]
+    shape = residual.shape
+    if len(shape) < 3 or shape[-2] != _STREAMS:
+        raise ValueError(f"residual: shape is {tuple(shape)}; expected (..., {_STREAMS}, H)")
+    return shape[:-2]
 
 
 def _require_shape(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
@@ -117,17 +121,9 @@ def _require_shape(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> N
         raise ValueError(f"{name}: shape is {tuple(tensor.shape)}; expected {shape}")
 
 
-def _options(eps: float, pre_eps: float, sinkhorn_eps: float, post_factor: float, rounds: int) -> dict[str, Any]:
-    for name, value in (("rms_eps", eps), ("mhc_pre_eps", pre_eps), ("mhc_sinkhorn_eps", sinkhorn_eps)):
+def _check_positive(rms_eps: float, pre_eps: float, sinkhorn_eps: float) -> None:
+    if rms_eps > 0 and pre_eps > 0 and sinkhorn_eps > 0:
+        return
+    for name, value in (("rms_eps", rms_eps), ("mhc_pre_eps", pre_eps), ("mhc_sinkhorn_eps", sinkhorn_eps)):
         if not value > 0:
             raise ValueError(f"{name}: is {value}; it must be strictly positive")
-    return {
-        "eps": eps, "pre_eps": pre_eps, "sinkhorn_eps": sinkhorn_eps, "post_factor": post_factor,
-        "sinkhorn_rounds": rounds,
-    }  # fmt: skip
-
-
-def _columns(made: _Mixes) -> _Mixes:
-    """The factors of the layer's output as columns."""
-    post_mix, comb_mix, layer_input = made
-    return post_mix.unsqueeze(-1), comb_mix, layer_input
