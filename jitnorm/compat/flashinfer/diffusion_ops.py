@@ -73,8 +73,10 @@ def fused_qk_rmsnorm_rope(
         _output(name, given, (*qkv.shape[:-1], count, head_dim), dtype, qkv)
         for name, given, count in zip(("q_out", "k_out", "v_out"), (q_out, k_out, v_out), heads, strict=True)
     ]
-    rows = qkv.reshape(-1, 1, qkv.shape[-1]).split([count * head_dim for count in heads], -1)
-    written = [out.view(x.shape) for out, x in zip(outputs, rows, strict=True)]
+    # The method `split` would take 2 us more, and so would views with shapes that are not separate numbers.
+    sizes = [count * head_dim for count in heads]
+    rows = torch.split_with_sizes(qkv.reshape(-1, 1, qkv.shape[-1]), sizes, -1)
+    written = [out.view(-1, 1, size) for out, size in zip(outputs, sizes, strict=True)]
     scale = 1 / output_quant_scale if output_fp8 else None
     if is_qk_norm:
         weights = q_weight.detach(), k_weight.detach()  # parameters, for which FlashInfer has no gradient, either
