@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_scale
+from jitnorm.compat.arguments import as_bytes, as_scale
 from jitnorm.compat.paged import is_tokens_first
 
 __all__ = ["nvfp4_kv_dequantize", "nvfp4_kv_dequantize_paged", "nvfp4_kv_quantize", "nvfp4_quantize_paged_kv_cache"]
@@ -47,7 +47,7 @@ def nvfp4_kv_dequantize(
     shape = (*fp4_data.shape[:-1], fp4_data.shape[-1] * 2)
     scale = _scalar("global_scale", global_scale, fp4_data)
     # As bytes, because narrow dtypes support few views.
-    codes, scales = (each.view(torch.uint8).contiguous() for each in (fp4_data, block_scales))
+    codes, scales = (as_bytes(each).contiguous() for each in (fp4_data, block_scales))
     q = jitnorm.QuantizedTensor(codes, scales, None, None, None, _DECODED, shape, tensor_scale=scale)
     decoded: torch.Tensor = q.dequantize(dtype=_DTYPES[output_dtype])
     return decoded
@@ -123,7 +123,7 @@ def _scalar(name: str, scale: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """A global scale, (1,)."""
     if (found := as_scale(scale, like)).numel() != 1:
         raise ValueError(f"{name}: has {found.numel()} elements; pass one, that of the tensor")
-    return found.reshape(1)
+    return found if found.ndim == 1 else found.reshape(1)
 
 
 def halves(cache: torch.Tensor | Pair) -> Any:
