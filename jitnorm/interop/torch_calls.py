@@ -106,7 +106,7 @@ def _viewed(torch: Any, pattern: Any, first: Any, view: View | None) -> Any:
     """A view of a tensor like a pattern, without memory; the pattern itself if that is all the view is."""
     if view is None:
         return pattern
-    # Of its own, because the strides of a pattern are zero.
+    # Of its own, because some views need memory.
     whole = torch.empty(pattern.shape, dtype=pattern.dtype, device=pattern.device)
     viewed = view(whole, first)
     if viewed.nbytes != whole.nbytes:
