@@ -39,7 +39,7 @@ from .row_parts import has_separate_parts
 from .row_schedule import CHUNKS_AT_ONCE
 from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes, staged_rows
 from .schedule import ITEM_THREADS, row_schedule, stores_in_pairs, stores_sum_early
-from .short_rows import holds_halves
+from .short_rows import awaits_positions, holds_halves
 from .signals import late_blocks
 from .target import Target
 
@@ -310,10 +310,7 @@ def _sum_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
 
 def _access_constants(config: KernelConfig) -> Iterator[Constant]:
     """Bytes of one access of each tensor that is accessed by chunks."""
-    accesses = dict.fromkeys(("input", "weight", "bias", "partials"), WIDEST_ACCESS) | {
-        "codes": 8,
-        "out": WIDEST_ACCESS,
-    }
+    accesses = {"codes": 8, **dict.fromkeys(("input", "weight", "bias", "partials", "out"), WIDEST_ACCESS)}
     if config.quant and config.quant.has_given_scales:
         accesses["scale"] = WIDEST_ACCESS
     for argument in tensor_arguments(config):
@@ -331,6 +328,7 @@ def _rotation_constants(config: KernelConfig, target: Target) -> Iterator[Consta
     yield _int("kRotarySize", config.rotary_size)
     yield _int("kHeadSize", config.head_size or config.hidden_size)
     yield _bool("kHoldsHalves", holds_halves(config) and not target.is_cpu)
+    yield _bool("kAwaitsPositions", awaits_positions(config))
     if config.paged:
         yield _bool("kHasEncodedPages", config.quant is not None)
         yield _bool("kKeepsHeads", config.keep_heads)

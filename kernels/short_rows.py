@@ -58,6 +58,16 @@ def holds_halves(config: KernelConfig) -> bool:
     return is_turned_in_halves and size >= 4 * CHUNK_SIZE and size == next_power_of_two(size)
 
 
+def awaits_positions(config: KernelConfig) -> bool:
+    """Whether the rows of heads are requested only once the positions of their tokens have arrived.
+
+    Where heads go to a cache, the positions and angles would otherwise wait behind the rows: on an H200,
+    qk_rmsnorm_rope_cache of 8192 tokens x 4096 took 54.6 us, not 57.9, but of 16 tokens 2.15, not 2.08; without a norm
+    and to FP8, 48.6, not 50.8, and 2.07, not 2.17. Without a cache, it gains 2 % or loses up to 6 %.
+    """
+    return config.paged and holds_halves(config) and (config.many_rows or not config.normalizes)
+
+
 def scales_columns(config: KernelConfig) -> bool:
     """Whether a quantization has a given scale for each column, whose reciprocals a thread's rows can share."""
     if config.quant is None or not config.quant.has_given_scales or config.quant.given_block != (None, 1):
@@ -186,7 +196,8 @@ def _rotated_heads_schedule(config: KernelConfig) -> RowSchedule:
     The weight is loaded late: for FP8, it would take 71 registers instead of 64, which costs a block.
     """
     lanes = chunks_of(config) // 2
-    threads = _BLOCK_THREADS // 2 if config.normalizes else _BLOCK_THREADS
+    is_small = config.normalizes and not awaits_positions(config)
+    threads = _BLOCK_THREADS // 2 if is_small else _BLOCK_THREADS
     is_light = not (config.normalizes or config.paged) and DTYPES[config.angles].bytes == 2
     blocks = _TURNING_BLOCKS if is_light and (config.many_rows or config.quant is None) else 0
     return RowSchedule(1, 2, rows_per_block=threads // lanes, lanes_per_row=lanes, resident_blocks=blocks)

@@ -67,15 +67,23 @@ struct ChunkAngles {
   static constexpr UInt32 kSigns = sizeof(Angle) == 2 ? 0x80008000u : 0x80000000u;
   static constexpr int kWords = (kAnglesInRun * sizeof(Angle) + 3) / 4;
   const Position* place;  // where the position of the row's token is
+  Int64 position;
   bool is_known;
   AngleRun cosines[kRuns], sines[kRuns];  // if halves are whole chunks, the sines of first elements have their sign
 
   JITNORM_INLINE void locate(const Arguments& a, Int64 row) { place = a.positions + token_of_row(a, row); }
 
+  JITNORM_INLINE void find(const Arguments& a) {
+    position = *place;
+    is_known = is_in_table(a, position);
+  }
+
+  // Zero, but only once the position has arrived.
+  JITNORM_INLINE Int64 arrival() const { return is_known ? position >> 63 : 0; }
+
+  // Requests the angles of a position that was found.
   JITNORM_INLINE void load(const Arguments& a, int index) {
     if constexpr (kHoldsHalves) leave_undefined();
-    const Int64 position = *place;
-    is_known = is_in_table(a, position);
     const Angle* angles = a.angles + position * a.angles_strides[0];
     JITNORM_UNROLL
     for (int r = 0; r < kRuns; ++r) {

@@ -62,6 +62,9 @@ def test_many_rows_share_warps_where_that_takes_less(text: str, schedule: str) -
         ("rmsnorm:hidden_size=256,quant=e4m3/tensor/f32", "1x2p8n8"),
         ("quantize:hidden_size=64,angles=bfloat16,paged=true", "1x2p64n2"),
         ("quantize:hidden_size=128,angles=bfloat16", "1x2p32o9n4"),
+        # Many heads with a norm that go to a cache await their positions.
+        ("rmsnorm:hidden_size=128,angles=bfloat16,paged=true", "1x2p16n4"),
+        ("rmsnorm:hidden_size=128,angles=bfloat16,paged=true,many_rows=true", "1x2p32n4"),
         # Fewer blocks cost few tokens of FP8 more than they gain, and angles in float32 take more registers anyway.
         ("quantize:hidden_size=128,angles=bfloat16,quant=e4m3/tensor/f32", "1x2p32n4"),
         ("quantize:hidden_size=128,angles=bfloat16,quant=e4m3/tensor/f32,many_rows=true", "1x2p32o9n4"),
