@@ -16,6 +16,7 @@ from inputs import ALL_DTYPES, INPUT_KINDS, make_input, make_weight
 from jitnorm.kernels.config import KernelConfig
 from placement import Placement, assert_written_exactly, place
 
+import jitnorm
 from jitnorm import qk_rmsnorm_rope_cache, qk_rmsnorm_rope_cache_quant, reference
 
 TOKENS, Q_HEADS, HEADS, PAGES, PAGE_SIZE = 6, 3, 2, 3, 4
@@ -250,3 +251,32 @@ def test_the_gpu_s_bytes_are_the_cpu_s(size: int, is_neox: bool, is_encoded: boo
             runs.append((*function(**moved, is_neox=is_neox, keep_heads=True), caches))
         for on_cpu, on_gpu in zip(*runs, strict=True):
             assert_same_bytes(on_gpu, on_cpu, kind)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("normalizes", [True, False])
+@pytest.mark.parametrize("is_encoded", [True, False])
+def test_many_tokens_write_what_they_write_in_parts(normalizes: bool, is_encoded: bool) -> None:
+    """Kernels for many tokens request heads in another order."""
+    tokens, size, heads = 1536, 128, (28, 7, 7)
+    packed = torch.randn(tokens, sum(heads), size, device="cuda").bfloat16()
+    weights = (torch.rand(size, device="cuda").bfloat16(),) * 2 if normalizes else ()
+    table = torch.randn(tokens, size, device="cuda").bfloat16()
+    positions = torch.randperm(tokens, device="cuda") - 1
+    slots = torch.randperm(tokens, device="cuda")
+    name = ("qk_rmsnorm_rope" if normalizes else "rope") + ("_cache_quant" if is_encoded else "_cache")
+    scales = (torch.full((1,), 0.05, device="cuda"),) * 2 if is_encoded else ()
+
+    def written(parts: int) -> list[torch.Tensor]:
+        dtype = torch.uint8 if is_encoded else torch.bfloat16
+        caches = [torch.zeros(tokens // 16, 16, 7, size, device="cuda", dtype=dtype) for _ in range(2)]
+        typed = [cache.view(torch.float8_e4m3fn) if is_encoded else cache for cache in caches]
+        queries = []
+        for part, at, slot in zip(packed.chunk(parts), positions.chunk(parts), slots.chunk(parts), strict=True):
+            q, k, v = part.split(heads, 1)
+            found = getattr(jitnorm, name)(q, k, v, *weights, table, at, slot, *typed, *scales)
+            queries.append(found[0] if isinstance(found, tuple) else found)
+        return [torch.cat(queries).view(torch.int16), *(cache.view(torch.uint8) for cache in caches)]
+
+    for whole, in_parts in zip(written(1), written(12), strict=True):
+        assert torch.equal(whole, in_parts)
