@@ -1,6 +1,7 @@
 """Schedules for rows of any length: forms that were fitted to measurements at drawn lengths.
 
-`scripts/fit_schedules.py` writes them, for a target, by tuning key, class of rows and number of groups of a row.
+`scripts/fit_schedules.py` writes them, for a target, by tuning key, class of rows and number of groups of a row, of
+which the last may be partial.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS
 from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.schedule_form import ScheduleForm
 from jitnorm.kernels.target import Target
@@ -22,7 +24,8 @@ from jitnorm.sealed import read_sealed
 Forms = Mapping[tuple[str, str], str]
 """The forms of a target, by the text of a key, as `form_key` gives it, and class of rows.
 
-A text has a form for each range of lengths, after its least number of groups: ``2:1wu 9:2w 33:rules``.
+A text has a form for each range of lengths, after its least number of groups: ``2:1wu 9:2w 33:rules``. Behind a
+semicolon it has those for rows of whole groups, which leave no lane of the last group idle.
 """
 
 # Stands for the rules' schedule.
@@ -49,14 +52,27 @@ def form_key(key: KernelConfig) -> KernelConfig | None:
         return None
 
 
-def form_at(groups: int, forms: str) -> str:
-    """The form for a number of groups.
+def has_whole_groups(hidden_size: int) -> bool:
+    """Whether rows of a length fill their last group.
 
     Example:
-        >>> [form_at(groups, "2:1wu 9:2w 33:rules") for groups in (2, 8, 32, 64)]
-        ['1wu', '1wu', '2w', 'rules']
+        >>> has_whole_groups(7168), has_whole_groups(2880)
+        (True, False)
     """
-    ranges = (each.split(":") for each in forms.split())
+    return hidden_size % (CHUNK_SIZE * GROUP_CHUNKS) == 0
+
+
+def form_at(groups: int, forms: str, *, is_whole: bool = False) -> str:
+    """The form for a number of groups, with `is_whole` of whole ones.
+
+    Example:
+        >>> [form_at(groups, "2:1wu 9:2w 33:rules; 2:2w") for groups in (2, 8, 32, 64)]
+        ['1wu', '1wu', '2w', 'rules']
+        >>> form_at(64, "2:1wu 9:2w 33:rules; 2:2w", is_whole=True)
+        '2w'
+    """
+    others, _, whole = forms.partition(";")
+    ranges = (each.split(":") for each in (whole if is_whole and whole else others).split())
     *_, (_, form) = takewhile(lambda each: int(each[0]) <= groups, ranges)
     return form
 
@@ -80,7 +96,7 @@ def fitted_schedule(
     text = _forms_for(common, row_class, forms) if common else None
     if text is None:
         return None
-    form = form_at(groups, text)
+    form = form_at(groups, text, is_whole=has_whole_groups(config.hidden_size))
     if form == BY_RULE:
         return ""
     schedule = ScheduleForm.parse(form).schedule(config, target)

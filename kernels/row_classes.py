@@ -7,13 +7,15 @@ from collections.abc import Collection
 # Up to about as many rows as a large GPU has multiprocessors, a call takes as long as a single row.
 FEW_ROWS = 128
 # Up to so many rows, several multiprocessors can share each, from which longer rows gain: on an H100, add + RMSNorm of
-# 1 x 15872 takes 2.74 us with 16x2wqlb8 and 3.15 with 16x2wq, but of 128 x 15872 9.67 and 6.63.
+# 1 x 15872 takes 2.74 us with 16x2wqlb8 and 3.15 with 16x2wq, but of 128 x 15872 9.67 and 6.63; on an H200, RMSNorm of
+# 16 x 8192 1.62 us with 8x2wql and 1.86 with 6x3wql, but of 128 x 8192 3.29 and 2.95.
 FEWEST_ROWS = 32
 LONG_ROW = 4096
-# Up to so many rows, most schedules need one wave of a large GPU; up to `SEVERAL_ROWS`, two or three, so it matters how
-# full the last one is. On an H200, add + RMSNorm of 384 x 4096 takes 4.43 us with 8x1ql, 4.91 by rule, but of
-# 1024 x 4096 10.36 and 9.42.
-SOME_ROWS, SEVERAL_ROWS = 512, 1280
+# Up to so many rows, three for each multiprocessor of a large GPU, most schedules need one wave; up to `SEVERAL_ROWS`,
+# two or three, so it matters how full the last one is. On an H200, add + RMSNorm of 384 x 4096 takes 4.43 us with
+# 8x1ql, 4.91 by rule, but of 1024 x 4096 10.36 and 9.42; RMSNorm of 384 x 7168 takes 4.8 us with 14x1wuqd, of which a
+# multiprocessor holds three blocks, and 4.5 with 7x2wuqd, of 448 x 7168 6.0 and 4.9.
+SOME_ROWS, SEVERAL_ROWS = 384, 1280
 # With this many elements, there are enough rows per multiprocessor that fewer threads with more work use memory better
 # than many threads, which finish a row sooner.
 MANY_ELEMENTS = 1 << 26

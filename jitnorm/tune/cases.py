@@ -32,7 +32,7 @@ OPS = (
 # Row counts that cover each class.
 _FEW = (1, 16, 64, FEW_ROWS)
 _SOME = (192, 384)
-_SEVERAL = (768, 1024)
+_SEVERAL = (448, 768, 1024)
 _USUAL = (1792, 3072, 6144)
 _MANY_ELEMENTS = (MANY_ELEMENTS >> 1, MANY_ELEMENTS << 1)
 

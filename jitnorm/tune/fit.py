@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from jitnorm.fitted_forms import MOST_GROUPS, Forms, form_at, form_key
+from jitnorm.fitted_forms import MOST_GROUPS, Forms, form_at, form_key, has_whole_groups
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS
 from jitnorm.kernels.registers import groups_of
@@ -32,8 +32,11 @@ Floats = NDArray[np.float64]
 
 # Samples of about this ratio of lengths, as a logarithm, count.
 _NEAR = 0.25
-# What half a sample more would cost, so that a form with few of them is not preferred; the largest cost that counts.
-_UNKNOWN, _PRIOR, _MOST = 0.2, 0.5, 0.5
+# How many times as much as others samples count that are of the very kernel, have as many groups, or the same length of
+# whole groups; those of which only one has whole groups.
+_SAME_KERNEL, _SAME_GROUPS, _SAME_LENGTH, _OTHER_ENDS = 4.0, 2.0, 4.0, 0.25
+# What two samples more would cost, so that a form with few of them is not preferred; the largest cost that counts.
+_UNKNOWN, _PRIOR, _MOST = 0.2, 2.0, 0.5
 # Another form for the next length must gain this much.
 _LEAST_GAIN = 0.002
 # A form that was fitted to other samples is only replaced by one that gains this much.
@@ -49,7 +52,8 @@ class Evidence:
         keys: what their kernels have in common with those of other lengths, each once.
         places: the place of each sample's key among these.
         sizes: elements of a row.
-        groups: logarithms of the groups of a row.
+        groups: groups of a row.
+        is_whole: whether all of these are whole.
         costs: regrets by form; 0 where not known.
         is_known: where they are.
         shares: how much each sample counts, by its device.
@@ -58,7 +62,8 @@ class Evidence:
     keys: Sequence[KernelConfig]
     places: NDArray[np.int64]
     sizes: NDArray[np.int64]
-    groups: Floats
+    groups: NDArray[np.int64]
+    is_whole: NDArray[np.bool_]
     costs: Floats
     is_known: Floats
     shares: Floats
@@ -78,22 +83,27 @@ class Evidence:
             distinct,
             np.array([place_of[key] for key in keys], dtype=np.int64),
             np.array([sample.config.hidden_size for sample in samples]),
-            np.log([groups_of(sample.config) for sample in samples]),
+            np.array([groups_of(sample.config) for sample in samples], dtype=np.int64),
+            np.array([has_whole_groups(sample.config.hidden_size) for sample in samples], dtype=np.bool_),
             np.minimum(np.nan_to_num(regrets), _MOST),
             (~np.isnan(regrets)).astype(float),
             np.array([max(of_device.values()) / of_device[sample.device] for sample in samples]),
         )
 
-    def weights(self, key: KernelConfig, groups: int, left_out: int = 0) -> Floats:
+    def weights(self, key: KernelConfig, groups: int, is_whole: bool, left_out: int = 0) -> Floats:
         """How much each sample counts for a kernel.
 
         Args:
             key: what the kernel has in common with those of other lengths.
             groups: groups of its row.
+            is_whole: whether all of these are whole.
             left_out: samples of that kernel with this length do not count.
         """
-        near = np.exp(-(((self.groups - math.log(groups)) / _NEAR) ** 2))
-        alike = np.array([likeness(key, each) for each in self.keys])
+        near = np.exp(-(((np.log(self.groups) - math.log(groups)) / _NEAR) ** 2))
+        near *= np.where(self.is_whole == is_whole, 1.0, _OTHER_ENDS)
+        same = self.groups == groups
+        near *= np.where(same & self.is_whole & is_whole, _SAME_LENGTH, 1.0) * np.where(same, _SAME_GROUPS, 1.0)
+        alike = np.array([_SAME_KERNEL if key == each else likeness(key, each) for each in self.keys])
         is_other = np.array([each != key for each in self.keys], dtype=bool)
         return np.array(self.shares * near * alike[self.places] * (is_other[self.places] | (self.sizes != left_out)))
 
@@ -141,18 +151,20 @@ class Fitting:
         """The forms for each of the kernels and classes of rows."""
         kernels = {_key(sample.config): replace(sample.config, many_rows=False) for sample in self._samples}
         grids = {
-            key: [schedules_of(_with_groups(config, groups), self._forms, self._target) for groups in _GROUPS]
+            (key, is_whole): [
+                schedules_of(_with_groups(config, groups, is_whole), self._forms, self._target) for groups in _GROUPS
+            ]
             for key, config in kernels.items()
+            for is_whole in (False, True)
         }
         for row_class in ROW_CLASSES:
             evidence = self._evidence(self._of_class(row_class))
-            for key, grid in grids.items():
-                estimates = [
-                    evidence.estimates(evidence.weights(key, groups), of_kernel)
-                    for groups, of_kernel in zip(_GROUPS, grid, strict=True)
-                ]
-                kept = self._kept.get((str(key), row_class))
-                yield FittedForms(str(key), row_class, self._ranges(estimates, kept))
+            for key in kernels:
+                others, whole = (
+                    self._ranges(evidence, key, row_class, grids[key, is_whole], is_whole=is_whole)
+                    for is_whole in (False, True)
+                )
+                yield FittedForms(str(key), row_class, others if others == whole else f"{others}; {whole}")
 
     def unseen(self) -> list[float]:
         """The regret of each sample by forms fitted to all but those of its kernel and length; NaN if not measured."""
@@ -162,7 +174,8 @@ class Fitting:
             evidence = self._evidence(places)
             for place in places:
                 config, of_kernel = self._samples[place].config, self._grid[place]
-                weights = evidence.weights(_key(config), groups_of(config), left_out=config.hidden_size)
+                size = config.hidden_size
+                weights = evidence.weights(_key(config), groups_of(config), has_whole_groups(size), left_out=size)
                 chosen = of_kernel[int(evidence.estimates(weights, of_kernel).argmin())]
                 assert chosen is not None
                 found[place] = self._samples[place].regrets.get(chosen, math.nan)
@@ -174,14 +187,24 @@ class Fitting:
     def _evidence(self, places: Sequence[int]) -> Evidence:
         return Evidence.of([self._samples[place] for place in places], [self._grid[place] for place in places])
 
-    def _ranges(self, estimates: Sequence[Floats], kept: str | None) -> str:
+    def _ranges(
+        self,
+        evidence: Evidence,
+        key: KernelConfig,
+        row_class: str,
+        grid: Sequence[Sequence[str | None]],
+        *,
+        is_whole: bool,
+    ) -> str:
         """The text of the forms with the least estimates, each kept as long as no other gains much."""
-        best, least_gain, chosen = int(estimates[0].argmin()), _LEAST_GAIN, []
-        for groups, of_groups in zip(_GROUPS, estimates, strict=True):
-            least = int(of_groups.argmin())
+        kept = self._kept.get((str(key), row_class))
+        best, least_gain, chosen = -1, _LEAST_GAIN, []
+        for groups, schedules in zip(_GROUPS, grid, strict=True):
+            estimates = evidence.estimates(evidence.weights(key, groups, is_whole), schedules)
+            least = int(estimates.argmin())
             if kept:
-                best, least_gain = self._forms.index(form_at(groups, kept)), _GAIN_OVER_KEPT
-            if of_groups[best] > of_groups[least] + least_gain:
+                best, least_gain = self._forms.index(form_at(groups, kept, is_whole=is_whole)), _GAIN_OVER_KEPT
+            if best < 0 or estimates[best] > estimates[least] + least_gain:
                 best = least
             chosen.append((groups, self._forms[best]))
         runs = (next(run) for _, run in groupby(chosen, key=lambda each: each[1]))
@@ -194,8 +217,9 @@ def _key(config: KernelConfig) -> KernelConfig:
     return key
 
 
-def _with_groups(config: KernelConfig, groups: int) -> KernelConfig:
-    """The configuration at another length."""
+def _with_groups(config: KernelConfig, groups: int, is_whole: bool) -> KernelConfig:
+    """The configuration at another length, whose last group is whole or half."""
     size = groups * CHUNK_SIZE * GROUP_CHUNKS
+    size -= 0 if is_whole else CHUNK_SIZE * GROUP_CHUNKS // 2
     gate_columns = size if config.gate_columns == config.hidden_size else config.gate_columns
     return replace(config, hidden_size=size, gate_columns=gate_columns)

@@ -75,7 +75,7 @@ def forms_in(samples: Iterable[Sample], kept: Iterable[str] = ()) -> list[str]:
         for schedule in sample.regrets
         if schedule
     }
-    found.update(each.partition(":")[2] for text in kept for each in text.split())
+    found.update(each.partition(":")[2] for text in kept for each in text.replace(";", "").split())
     return [*sorted(found - {BY_RULE}), BY_RULE]
 
 

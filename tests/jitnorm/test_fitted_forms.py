@@ -16,7 +16,7 @@ from jitnorm.kernels.target import TARGET_NAMES, Target
 
 from jitnorm import tuning
 from jitnorm.call_config import config_of_call
-from jitnorm.fitted_forms import BY_RULE, MOST_GROUPS, form_at, form_key, read_forms
+from jitnorm.fitted_forms import BY_RULE, MOST_GROUPS, form_at, form_key, has_whole_groups, read_forms
 from jitnorm.tune.cases import OPS, plan
 from jitnorm.tune.fit import FittedForms, write_forms
 from jitnorm.tuning import forms_of, schedule_for, stand_ins, tuning_key
@@ -50,6 +50,11 @@ def test_a_call_gets_the_form_of_its_class_and_length(shipped: Path) -> None:
     write(shipped, "2:1w 5:2 20:1/8b2 40:rules")
     assert [called(size) for size in (1040, 5376, 9000, 18000, 32768)] == ["3x1w", "6x2", "9x2", "16x3b2", ""]
     assert called(5376, "many") == ""
+
+
+def test_rows_of_whole_groups_may_have_forms_of_their_own(shipped: Path) -> None:
+    write(shipped, "2:1w; 2:2")
+    assert [called(size) for size in (5120, 5136)] == ["5x2", "11x1w"]
 
 
 def test_rows_that_are_longer_or_shorter_than_those_of_any_sample_have_no_form(shipped: Path) -> None:
@@ -134,9 +139,9 @@ def test_the_forms_that_are_shipped_fit(path: Path) -> None:
     target, forms = Target(path.name.removesuffix(".forms.json")), read_forms(path)
     assert target.name in TARGET_NAMES
     assert len(forms) == len(OPS) * len(ROW_CLASSES)
-    for (_, row_class), text in forms.items():
-        assert row_class in ROW_CLASSES
-        starts = [int(each.split(":")[0]) for each in text.split()]
+    assert {row_class for _, row_class in forms} == {*ROW_CLASSES}
+    for ranges in (ranges for text in forms.values() for ranges in text.split("; ")):
+        starts = [int(each.split(":")[0]) for each in ranges.split()]
         assert starts[0] == 2
         assert starts == sorted(set(starts))
         assert starts[-1] <= MOST_GROUPS
@@ -147,7 +152,7 @@ def test_every_tuned_op_has_shipped_forms_whose_schedules_fit_each_target(size: 
     forms = forms_of("sm_90a")
     for case in plan(OPS, [128 * (size // 128)], [], HOPPER).cases:
         text = forms[str(form_key(case.key)), case.row_class]
-        form = form_at(groups_of(case.config), text)
+        form = form_at(groups_of(case.config), text, is_whole=has_whole_groups(case.config.hidden_size))
         schedule = None if form == BY_RULE else ScheduleForm.parse(form).schedule(case.config, HOPPER)
         assert schedule is None or not why_unfit(case.config, HOPPER, schedule)
         assert schedule is not None or form == BY_RULE, (case.op, case.row_class, form)

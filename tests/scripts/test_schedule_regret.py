@@ -61,7 +61,7 @@ def test_every_schedule_of_every_case_is_written(measured: Path, capsys: pytest.
     for line in lines:
         assert {"", line["schedule"]} <= line["times"].keys()
         assert all(len(times) == len(line["rows"]) for times in line["times"].values())
-    assert "of 9 cases" in capsys.readouterr().out
+    assert "of 12 cases" in capsys.readouterr().out
 
 
 def test_the_fastest_forms_are_fitted_and_the_regret_of_unseen_lengths_is_shown(
@@ -75,4 +75,4 @@ def test_the_fastest_forms_are_fitted_and_the_regret_of_unseen_lengths_is_shown(
     forms = read_forms(out)
     assert len(forms) == 2 * len(ROW_CLASSES)
     assert {form_at(10, text)[0] for text in forms.values()} == {"1"}
-    assert '"samples": 9' in out.read_text()
+    assert '"samples": 12' in out.read_text()

@@ -65,6 +65,13 @@ def test_classes_of_rows_do_not_learn_from_each_other() -> None:
     assert [form_at(8, found[str(NORM), row_class]) for row_class in ("few", "many")] == ["1w", "2"]
 
 
+def test_rows_of_whole_groups_have_forms_of_their_own() -> None:
+    partial = [sample(8, {"1w": 0.0, "2": 0.1})] * 2
+    whole = replace(sample(8, {"1w": 0.1, "2": 0.0}), config=KernelConfig("rmsnorm", 4096))
+    found = fitted(*partial, whole)[str(NORM), "usual"]
+    assert [form_at(8, found, is_whole=is_whole) for is_whole in (False, True)] == ["1w", "2"]
+
+
 def test_each_device_counts_as_much_as_the_others() -> None:
     many = [sample(8, {"1w": 0.0, "2": 0.1}, device="H100")] * 2
     one = sample(8, {"1w": 0.15, "2": 0.0}, device="H200")
