@@ -145,9 +145,9 @@ def public_calls(device: str) -> Iterator[tuple[str, Call]]:
     for op in OPS.values():
         calls = [_call_of(op, new, outputs=outputs) for outputs in (True, False)]
         if calls[0] is not None:
-            yield op.name, calls[0]
+            yield op.name, _in_order(calls[0])
         if calls[1] is not None and (calls[0] is None or calls[0].keywords.keys() != calls[1].keywords.keys()):
-            yield f"{op.name}, allocating", calls[1]
+            yield f"{op.name}, allocating", _in_order(calls[1])
 
 
 def _call_of(op: Op, new: New, *, outputs: bool) -> partial[Any] | None:
@@ -160,6 +160,12 @@ def _call_of(op: Op, new: New, *, outputs: bool) -> partial[Any] | None:
         except ValueError:
             continue
     return None
+
+
+def _in_order(call: partial[Any]) -> partial[Any]:
+    """The call with its arguments by position, as code passes them; by name, a `partial` takes 0.1 to 0.3 us more."""
+    bound = signature(call.func).bind(*call.args, **call.keywords)
+    return partial(call.func, *bound.args, **bound.kwargs)
 
 
 def main() -> None:
