@@ -169,6 +169,10 @@ class Framework(ABC):
             raise TypeError(f"device: {type(tensor).__module__} cannot move arrays; create new ones there")
         return tensor.to_device(device)
 
+    def as_scale(self, scale: Any, like: Any) -> Any:
+        """A number or a tensor as a float32 scale on the device of another tensor; itself if the library cannot."""
+        return scale
+
     def to_bytes(self, tensor: Any) -> bytes:
         """The elements in row-major order, copied to the host; TypeError if the library cannot."""
         if not hasattr(tensor, "tobytes"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from jitnorm.interop.record import Record, Views
 
@@ -18,6 +20,8 @@ class CallForm:
             ``{record}`` is the record.
         record: an object that a call returns.
         views: what a call returns in place of outputs that it allocates.
+        converted: what arguments other than None become, given the call's first tensor, too, where the framework's
+            own function does not take them as they are.
         merged: an argument whose last two dimensions the dispatcher takes as one; empty for none.
     """
 
@@ -25,4 +29,5 @@ class CallForm:
     result: str
     record: Record | None = None
     views: Views = field(default_factory=dict)
+    converted: Mapping[str, Callable[[Any, Any], Any]] = field(default_factory=dict)
     merged: str = ""

@@ -176,6 +176,11 @@ class Torch(Framework):
     def moved(self, tensor: Any, device: Any) -> Any:
         return tensor.to(device)
 
+    def as_scale(self, scale: Any, like: Any) -> Any:
+        if self.owns(scale):
+            return scale.to(like.device, self._torch.float32)
+        return self._torch.full((1,), scale, dtype=self._torch.float32, device=like.device)
+
     def to_bytes(self, tensor: Any) -> bytes:
         if reason := self.refusal(tensor.detach(), is_output=False):
             raise TypeError(reason)

@@ -112,6 +112,8 @@ class Form(CallForm):
         given = {name: name if name in parameters else "None" for name in (*parameters, *dispatcher.outputs.names)}
         if self.merged:
             given[self.merged] = f"_merge({self.merged}, '{self.merged}')"
+        for name in self.converted:
+            given[name] = f"{name} if {name} is None else _converted['{name}']({name}, {dispatcher.first})"
 
         def generate(kind: type) -> None:
             if dispatcher.calls[self] is call:
@@ -126,6 +128,7 @@ class Form(CallForm):
         scope: dict[str, Any] = {
             "_record": self.record, "_views": self.views, "_run": run, "_dispatcher": dispatcher,
             "_generating": generating, "_generate": generate, "_merge": _merge,
+            "_converted": self.converted,
         }  # fmt: skip
         exec(text, scope)
         call: Callable[..., Any] = scope["call"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from jitnorm.catalogue.encoding_norms import NORM_QUANTIZE
 from jitnorm.catalogue.experts import GROUPED_QUANTIZE, SILU_AND_MUL_GROUPED_QUANTIZE
+from jitnorm.catalogue.four_over_six import recipe_of
 from jitnorm.catalogue.quantizers import FP4_QUANTIZE, QUANTIZE, SILU_AND_MUL_QUANTIZE
 from jitnorm.dispatch import Dispatcher, dispatcher_of, rounded_dispatcher
 from jitnorm.interop import framework_of
@@ -19,13 +21,22 @@ from jitnorm.ops.grouped import calls_of_experts
 _ONE_MATRIX = (False, False, False)
 
 
+def _as_scale(scale: Any, input: Any) -> Any:
+    return scale if isinstance(scale, str) else framework_of(input, "input").as_scale(scale, input)
+
+
+# Done first, it would take each call 0.2 us.
+_GLOBAL = {"global_scale": _as_scale}
+
+
 def quantize_pair(
     input: Any, spec: QuantSpec, out: Any = None, out_scale: Any = None, scale: Any = None, scale_ub: Any = None,
     global_scale: Any = None, is_column: bool = False,
 ) -> tuple[Any, Any]:  # fmt: skip
     """`jitnorm.quantize` of one matrix: its codes and the scales of its blocks, of its rows or of it, or given ones.
 
-    With `is_column`, allocated scales of rows are (rows, 1).
+    With `is_column`, allocated scales of rows are (rows, 1). `global_scale` may also be a number, or a tensor of
+    any dtype and device.
     """
     made: tuple[Any, Any] = _PLAIN.call(input, out, out_scale, scale, scale_ub, global_scale, None, spec, is_column)
     return made
@@ -36,7 +47,7 @@ def _plain(
 ) -> tuple[Dispatcher, Form]:
     whole = with_kinds(spec, of_global, of_scale)
     dispatcher = rounded_dispatcher(QUANTIZE, None, "once", whole, "", has_bound, _ONE_MATRIX, False)
-    return dispatcher, _form(whole, gives_scale, "scale scale_ub global_scale", is_column)
+    return dispatcher, replace(_form(whole, gives_scale, "scale scale_ub global_scale", is_column), converted=_GLOBAL)
 
 
 def norm_quantize_pair(
@@ -91,15 +102,23 @@ def _as_column(scales: Any, _: Any) -> Any:
     return framework_of(scales, "scales").reshaped(scales, (prod(scales.shape), 1))
 
 
-def fp4_quantize_pair(input: Any, global_scale: Any, is_swizzled: bool, is_8x4: bool) -> tuple[Any, Any]:
-    """`jitnorm.fp4_quantize`, with scales of float8_e4m3fn."""
-    made: tuple[Any, Any] = _FP4.call(input, global_scale, None, is_swizzled, is_8x4)
+def fp4_quantize_pair(
+    input: Any, global_scale: Any, block_size: int, is_ue8m0: bool, is_swizzled: bool, is_8x4: bool,
+    is_inverse: bool = False, enable_pdl: bool | None = None, backend: str = "cuda", nvfp4_4over6: Any = None,
+    is_e4m3: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    """`jitnorm.fp4_quantize`, with a global scale as of `quantize_pair`; scales are bytes unless `is_e4m3`."""
+    made: tuple[Any, Any] = _FP4.call(
+        input, global_scale, None, is_e4m3, enable_pdl, block_size, is_ue8m0, is_swizzled, is_8x4, is_inverse, backend,
+        recipe_of(nvfp4_4over6),
+    )  # fmt: skip
     return made
 
 
-def _fp4(is_swizzled: bool, is_8x4: bool) -> tuple[Dispatcher, Form]:
-    dispatcher = dispatcher_of(FP4_QUANTIZE, None, 16, False, is_swizzled, is_8x4, False, "cuda", None, True)
-    return dispatcher, Form("input global_scale", "({y_fp4}, {block_scale})", views={"block_scale": _as_e4m3})
+def _fp4(has_scale: bool, is_e4m3: bool, enable_pdl: bool | None, *options: Any) -> tuple[Dispatcher, Form]:
+    views = {"block_scale": _as_e4m3} if is_e4m3 else {}
+    form = Form("input global_scale", "({y_fp4}, {block_scale})", views=views, converted=_GLOBAL)
+    return dispatcher_of(FP4_QUANTIZE, enable_pdl, *options, has_scale), form
 
 
 def _as_e4m3(scales: Any, _: Any) -> Any:
@@ -136,7 +155,7 @@ def _as_bytes(codes: Any, _: Any) -> Any:
 _PLAIN = Known(_plain, "input out out_scale? scale* scale_ub? global_scale*")
 _NORMS = Known(_norm, "input out out_scale? weight? scale_ub? residual? residual_out eps")
 _GATED = Known(_gated, "input out out_scale? scale* scale_ub? global_scale*")
-_FP4 = Known(_fp4, "input global_scale")
+_FP4 = Known(_fp4, "input global_scale?")
 _EXPERTS = Known(_experts, "input out out_scale? global_scale?@8 offsets@1 scale_offsets?")
 replace_in_graphs(
     (quantize_pair, norm_quantize_pair, silu_and_mul_quantize_pair, fp4_quantize_pair, experts_quantize_pair)

@@ -10,6 +10,7 @@ import torch
 import jitnorm
 from jitnorm.compat.arguments import as_bytes, as_scale
 from jitnorm.compat.paged import is_tokens_first
+from jitnorm.ops.pairs import fp4_quantize_pair
 
 __all__ = ["nvfp4_kv_dequantize", "nvfp4_kv_dequantize_paged", "nvfp4_kv_quantize", "nvfp4_quantize_paged_kv_cache"]
 
@@ -28,11 +29,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 def nvfp4_kv_quantize(input: torch.Tensor, global_scale: torch.Tensor) -> Pair:
     """NVFP4 with linear scales, given the decode scale: codes (M, K / 2) and scales (M, K / 16), as bytes."""
-    scale = as_scale(global_scale, input)
-    codes, scales = jitnorm.fp4_quantize(
-        input, scale, is_sf_swizzled_layout=False, is_global_scale_inversed=True
-    )  # fmt: skip
-    return codes, scales
+    return fp4_quantize_pair(input, global_scale, _BLOCK, False, False, False, is_inverse=True)
 
 
 def nvfp4_kv_dequantize(

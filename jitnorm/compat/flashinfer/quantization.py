@@ -39,6 +39,7 @@ from jitnorm.compat.flashinfer.four_over_six import (
 from jitnorm.compat.groups import quantize_groups
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.pairs import fp4_quantize_pair
 from jitnorm.ops.quantize_fp4 import largest_scale
 
 __all__ = [
@@ -91,12 +92,10 @@ def fp4_quantize(
     nvfp4_4over6: Any = UNSET,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """NVFP4 or MXFP4: codes and scales. UE8M0 scales ignore `global_scale`; a column-major input stays so."""
-    if global_scale is not None:
-        global_scale = None if sf_use_ue8m0 else as_scale(global_scale, input)
     is_column_major = not input.is_contiguous() and input.ndim >= 2 and input.stride(-1) != 1 == input.stride(-2)
-    codes, scales = jitnorm.fp4_quantize(
-        input.transpose(-2, -1) if is_column_major else input, global_scale, sf_vec_size, sf_use_ue8m0,
-        is_sf_swizzled_layout, is_sf_8x4_layout, is_global_scale_inversed, as_hint(enable_pdl), backend,
+    codes, scales = fp4_quantize_pair(
+        input.transpose(-2, -1) if is_column_major else input, None if sf_use_ue8m0 else global_scale, sf_vec_size,
+        sf_use_ue8m0, is_sf_swizzled_layout, is_sf_8x4_layout, is_global_scale_inversed, as_hint(enable_pdl), backend,
         resolve_nvfp4_4over6(nvfp4_4over6),
     )  # fmt: skip
     return (codes.transpose(-2, -1), scales.transpose(-2, -1)) if is_column_major else (codes, scales)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_scale, element_of, given_spec, spec_of
+from jitnorm.compat.arguments import element_of, given_spec, spec_of
 from jitnorm.compat.groups import column_layout, quantize_groups, transposed_scales
 from jitnorm.compat.vllm.deep_gemm import takes_powers_of_two
 from jitnorm.compat.vllm.experts import MXFP4, NVFP4, check_experts
@@ -211,8 +211,8 @@ def scaled_fp4_quant(
         raise ValueError(f"padded_n: is {padded_n!r}; allowed are multiples of 16 from {columns} on, not in 8x4")
     if padded_n in (None, columns):
         matrix = input if input.ndim == 2 else input.reshape(rows, columns)
-        scale = as_scale(input_global_scale, matrix)
-        return fp4_quantize_pair(matrix, scale, is_sf_swizzled_layout or is_8x4, is_8x4)
+        is_swizzled = is_sf_swizzled_layout or is_8x4
+        return fp4_quantize_pair(matrix, input_global_scale, 16, False, is_swizzled, is_8x4, is_e4m3=True)
     codes, scales = create_fp4_output_tensors(rows, columns, input.device, is_sf_swizzled_layout, padded_n)
     fill_fp4.out(input, input_global_scale, is_sf_swizzled_layout, output=codes, output_scale=scales)
     return codes, scales.view(torch.float8_e4m3fn)

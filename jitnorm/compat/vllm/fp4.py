@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from jitnorm.compat.arguments import as_bytes, as_scale, spec_of
+from jitnorm.compat.arguments import as_bytes, spec_of
 from jitnorm.kernels.numerics import round_up
 from jitnorm.ops.pairs import quantize_pair
 
@@ -54,11 +54,8 @@ class _ScaledFp4Quant:
         padding = 2 * output.shape[-1] - matrix.shape[1]
         if padding:
             matrix = torch.nn.functional.pad(matrix, (0, padding))
-        scale = as_scale(input_scale, matrix)
-        if scale.ndim != 1:
-            scale = scale.view(1)
         spec = _SWIZZLED if is_sf_swizzled_layout else _LINEAR
-        quantize_pair(matrix, spec, output, as_bytes(output_scale), global_scale=scale)
+        quantize_pair(matrix, spec, output, as_bytes(output_scale), global_scale=input_scale)
 
 
 scaled_fp4_quant = _ScaledFp4Quant()

@@ -77,6 +77,18 @@ def test_variables_choose_where_the_argument_is_left_out(
     assert flashinfer.resolve_nvfp4_4over6(None) is None
 
 
+@pytest.mark.parametrize("scale", [SCALE, SCALE.double(), SCALE.item()], ids=["float32", "float64", "number"])
+def test_a_call_without_a_recipe_compiles_with_scales_of_any_kind(scale: Any) -> None:
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def compiled(x: torch.Tensor, scale: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return flashinfer.fp4_quantize(x, scale)
+
+    expected = flashinfer.fp4_quantize(X, SCALE)
+    assert same([*compiled(X, scale)], [*expected])
+    for _ in range(3):  # the second call's function is the launcher's
+        assert same([*flashinfer.fp4_quantize(X, scale)], [*expected])
+
+
 def test_variables_warn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PREFIX, "1")
     with pytest.warns(FutureWarning, match=r"pass nvfp4_4over6=NVFP44Over6Config\("):
