@@ -9,7 +9,8 @@ from typing import Any
 from jitnorm.catalogue.encoding_norms import NORM_QUANTIZE
 from jitnorm.catalogue.experts import GROUPED_QUANTIZE, SILU_AND_MUL_GROUPED_QUANTIZE
 from jitnorm.catalogue.four_over_six import recipe_of
-from jitnorm.catalogue.quantizers import FP4_QUANTIZE, QUANTIZE, SILU_AND_MUL_QUANTIZE
+from jitnorm.catalogue.op import Op
+from jitnorm.catalogue.quantizers import FP4_QUANTIZE, NVFP4_QUANTIZE, QUANTIZE, SILU_AND_MUL_QUANTIZE
 from jitnorm.dispatch import Dispatcher, dispatcher_of, rounded_dispatcher
 from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
@@ -109,16 +110,29 @@ def fp4_quantize_pair(
 ) -> tuple[Any, Any]:  # fmt: skip
     """`jitnorm.fp4_quantize`, with a global scale as of `quantize_pair`; scales are bytes unless `is_e4m3`."""
     made: tuple[Any, Any] = _FP4.call(
-        input, global_scale, None, is_e4m3, enable_pdl, block_size, is_ue8m0, is_swizzled, is_8x4, is_inverse, backend,
-        recipe_of(nvfp4_4over6),
+        input, global_scale, None, FP4_QUANTIZE, is_e4m3, enable_pdl, block_size, is_ue8m0, is_swizzled, is_8x4,
+        is_inverse, backend, recipe_of(nvfp4_4over6), global_scale is not None,
     )  # fmt: skip
     return made
 
 
-def _fp4(has_scale: bool, is_e4m3: bool, enable_pdl: bool | None, *options: Any) -> tuple[Dispatcher, Form]:
+def nvfp4_quantize_pair(
+    a: Any, a_global_sf: Any, sf_layout: Any, block_size: int, enable_pdl: bool | None, backend: str,
+    nvfp4_4over6: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """`jitnorm.nvfp4_quantize` without row scales or a shuffle, with a global scale as of `quantize_pair`."""
+    kind = "none" if a_global_sf is None else "given"
+    made: tuple[Any, Any] = _FP4.call(
+        a, a_global_sf, None, NVFP4_QUANTIZE, False, enable_pdl, sf_layout, False, block_size, backend, kind,
+        recipe_of(nvfp4_4over6), None,
+    )  # fmt: skip
+    return made
+
+
+def _fp4(op: Op, is_e4m3: bool, enable_pdl: bool | None, *options: Any) -> tuple[Dispatcher, Form]:
     views = {"block_scale": _as_e4m3} if is_e4m3 else {}
     form = Form("input global_scale", "({y_fp4}, {block_scale})", views=views, converted=_GLOBAL)
-    return dispatcher_of(FP4_QUANTIZE, enable_pdl, *options, has_scale), form
+    return dispatcher_of(op, enable_pdl, *options), form
 
 
 def _as_e4m3(scales: Any, _: Any) -> Any:
@@ -155,8 +169,7 @@ def _as_bytes(codes: Any, _: Any) -> Any:
 _PLAIN = Known(_plain, "input out out_scale? scale* scale_ub? global_scale*")
 _NORMS = Known(_norm, "input out out_scale? weight? scale_ub? residual? residual_out eps")
 _GATED = Known(_gated, "input out out_scale? scale* scale_ub? global_scale*")
-_FP4 = Known(_fp4, "input global_scale?")
+_FP4 = Known(_fp4, "input global_scale")
 _EXPERTS = Known(_experts, "input out out_scale? global_scale?@8 offsets@1 scale_offsets?")
-replace_in_graphs(
-    (quantize_pair, norm_quantize_pair, silu_and_mul_quantize_pair, fp4_quantize_pair, experts_quantize_pair)
-)
+replace_in_graphs((quantize_pair, norm_quantize_pair, silu_and_mul_quantize_pair, experts_quantize_pair))
+replace_in_graphs((fp4_quantize_pair, nvfp4_quantize_pair))

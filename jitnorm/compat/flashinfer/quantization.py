@@ -39,7 +39,7 @@ from jitnorm.compat.flashinfer.four_over_six import (
 from jitnorm.compat.groups import quantize_groups
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.pairs import fp4_quantize_pair
+from jitnorm.ops.pairs import fp4_quantize_pair, nvfp4_quantize_pair
 from jitnorm.ops.quantize_fp4 import largest_scale
 
 __all__ = [
@@ -119,20 +119,22 @@ def nvfp4_quantize(
     With `expanded_idx_to_permuted_idx`, int32 (n,), only the rows with these indices are quantized, in their places;
     for other rows, scales are zero, and codes and global scales are uninitialized.
     """
+    recipe = resolve_nvfp4_4over6(nvfp4_4over6)
     if expanded_idx_to_permuted_idx is not None:
         if not per_token_activation or do_shuffle or sf_vec_size != 16 or out_scale is not None:
             raise ValueError(
                 "expanded_idx_to_permuted_idx: is given, which needs per_token_activation and blocks of 16"
             )
-        recipe = recipe_of(resolve_nvfp4_4over6(nvfp4_4over6))
-        spec = fp4_spec(16, "e4m3", layout_name("sfLayout", sfLayout), "row", recipe)
+        spec = fp4_spec(16, "e4m3", layout_name("sfLayout", sfLayout), "row", recipe_of(recipe))
         spec = replace(spec, e4m3_max=largest_scale(a_global_sf) or spec.e4m3_max)
         return _of_rows(a, expanded_idx_to_permuted_idx, spec, as_hint(enable_pdl))
     if out_scale is not None and not per_token_activation:
         raise ValueError("out_scale: is given, which needs per_token_activation; pass None")
+    if not per_token_activation and not do_shuffle:
+        return nvfp4_quantize_pair(a, a_global_sf, sfLayout, sf_vec_size, as_hint(enable_pdl), backend, recipe)
     made = jitnorm.nvfp4_quantize(
         a, None if a_global_sf is None else as_scale(a_global_sf, a), sfLayout, do_shuffle, sf_vec_size,
-        as_hint(enable_pdl), backend, per_token_activation, nvfp4_4over6=resolve_nvfp4_4over6(nvfp4_4over6),
+        as_hint(enable_pdl), backend, per_token_activation, nvfp4_4over6=recipe,
     )  # fmt: skip
     return made if out_scale is None else (*made[:2], made[2] * as_scale(out_scale, made[2]).reshape(1))
 

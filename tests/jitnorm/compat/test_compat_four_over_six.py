@@ -79,14 +79,12 @@ def test_variables_choose_where_the_argument_is_left_out(
 
 @pytest.mark.parametrize("scale", [SCALE, SCALE.double(), SCALE.item()], ids=["float32", "float64", "number"])
 def test_a_call_without_a_recipe_compiles_with_scales_of_any_kind(scale: Any) -> None:
-    @torch.compile(fullgraph=True, backend="aot_eager")
-    def compiled(x: torch.Tensor, scale: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        return flashinfer.fp4_quantize(x, scale)
-
-    expected = flashinfer.fp4_quantize(X, SCALE)
-    assert same([*compiled(X, scale)], [*expected])
-    for _ in range(3):  # the second call's function is the launcher's
-        assert same([*flashinfer.fp4_quantize(X, scale)], [*expected])
+    for function in (flashinfer.fp4_quantize, flashinfer.nvfp4_quantize):
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        expected = function(X, SCALE)
+        assert same([*compiled(X, scale)], [*expected])
+        for _ in range(3):  # the second call's function is the launcher's
+            assert same([*function(X, scale)], [*expected])
 
 
 def test_variables_warn(monkeypatch: pytest.MonkeyPatch) -> None:
