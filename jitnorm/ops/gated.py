@@ -168,8 +168,9 @@ def silu_and_mul_nvfp4_quantize(
     return made
 
 
-def _nvfp4_calls(has_scale: bool, enable_pdl: bool | None, rounding: str, *options: Any) -> tuple[Dispatcher, Form]:
+def calls_of_nvfp4(has_scale: bool, enable_pdl: bool | None, rounding: str, *options: Any) -> tuple[Dispatcher, Form]:
+    """The dispatcher of the calls of `silu_and_mul_nvfp4_quantize` with such options, and their form."""
     return rounded_dispatcher(SILU_AND_MUL_NVFP4_QUANTIZE, enable_pdl, rounding, *options, has_scale), _NVFP4
 
 
-_NVFP4_CALLS = Known(_nvfp4_calls, "input global_scale?")
+_NVFP4_CALLS = Known(calls_of_nvfp4, "input global_scale?")

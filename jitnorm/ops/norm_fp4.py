@@ -121,7 +121,7 @@ def add_rmsnorm_fp4quant(
     )  # fmt: skip
 
 
-def _calls(
+def calls_of_fp4(
     has_unswizzled: bool, has_global: bool, keeps_norm: bool, op: Op, enable_pdl: bool | None, rounding: str,
     block_size: int, scale_format: str | None, is_swizzled: bool, both: bool,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
@@ -132,10 +132,8 @@ def _calls(
     return dispatcher, _BOTH_LAYOUTS if both else _ONE_LAYOUT
 
 
-_CALLS = Known(
-    _calls,
-    "input residual weight y_fp4 block_scale block_scale_unswizzled? global_scale? residual_out y_out? eps",
-)
+FP4_ARGUMENTS = "input residual weight y_fp4 block_scale block_scale_unswizzled? global_scale? residual_out y_out? eps"
+_CALLS = Known(calls_of_fp4, FP4_ARGUMENTS)
 
 
 def check_unswizzled(is_given: bool, both: bool) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 from typing import Any
 
-from jitnorm.catalogue.encoding_norms import NORM_QUANTIZE
+from jitnorm.catalogue.encoding_norms import ADD_RMSNORM_FP4QUANT, NORM_QUANTIZE, RMSNORM_FP4QUANT
 from jitnorm.catalogue.experts import GROUPED_QUANTIZE, SILU_AND_MUL_GROUPED_QUANTIZE
 from jitnorm.catalogue.four_over_six import recipe_of
 from jitnorm.catalogue.op import Op
@@ -16,8 +17,10 @@ from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.forms import Form, Kind, Known, Shape
+from jitnorm.ops.gated import calls_of_nvfp4
 from jitnorm.ops.general import scale_name, with_kinds, written_names
 from jitnorm.ops.grouped import calls_of_experts
+from jitnorm.ops.norm_fp4 import FP4_ARGUMENTS, calls_of_fp4
 
 _ONE_MATRIX = (False, False, False)
 
@@ -48,7 +51,7 @@ def _plain(
 ) -> tuple[Dispatcher, Form]:
     whole = with_kinds(spec, of_global, of_scale)
     dispatcher = rounded_dispatcher(QUANTIZE, None, "once", whole, "", has_bound, _ONE_MATRIX, False)
-    return dispatcher, replace(_form(whole, gives_scale, "scale scale_ub global_scale", is_column), converted=_GLOBAL)
+    return dispatcher, _form(whole, gives_scale, "scale scale_ub global_scale", is_column)
 
 
 def norm_quantize_pair(
@@ -131,12 +134,45 @@ def nvfp4_quantize_pair(
 
 def _fp4(op: Op, is_e4m3: bool, enable_pdl: bool | None, *options: Any) -> tuple[Dispatcher, Form]:
     views = {"block_scale": _as_e4m3} if is_e4m3 else {}
-    form = Form("input global_scale", "({y_fp4}, {block_scale})", views=views, converted=_GLOBAL)
-    return dispatcher_of(op, enable_pdl, *options), form
+    return dispatcher_of(op, enable_pdl, *options), Form("input global_scale", "({y_fp4}, {block_scale})", views=views)
 
 
 def _as_e4m3(scales: Any, _: Any) -> Any:
     return framework_of(scales, "scales").with_dtype(scales, "float8_e4m3fn")
+
+
+def silu_and_mul_nvfp4_quantize_pair(
+    input: Any, global_scale: Any, block_size: int, is_swizzled: bool, is_8x4: bool, enable_pdl: bool | None,
+    nvfp4_4over6: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """`jitnorm.silu_and_mul_nvfp4_quantize`, rounded before, with a global scale as of `quantize_pair`."""
+    made: tuple[Any, Any] = _GATED_NVFP4.call(
+        input, global_scale, None, enable_pdl, "output", block_size, is_swizzled, is_8x4, recipe_of(nvfp4_4over6)
+    )
+    return made
+
+
+def rmsnorm_fp4quant_pair(
+    input: Any, residual: Any, weight: Any, y_fp4: Any, block_scale: Any, block_scale_unswizzled: Any,
+    global_scale: Any, y_out: Any, eps: float, enable_pdl: bool | None, block_size: int, scale_format: str | None,
+    is_swizzled: bool, both: bool, adds: bool,
+) -> Any:  # fmt: skip
+    """`jitnorm.rmsnorm_fp4quant`, or `add_rmsnorm_fp4quant`, with a global scale as of `quantize_pair`."""
+    op = ADD_RMSNORM_FP4QUANT if adds else RMSNORM_FP4QUANT
+    return _FP4_NORMS.call(
+        input, residual, weight, y_fp4, block_scale, block_scale_unswizzled, global_scale, residual, y_out, eps, None,
+        op, enable_pdl, "once", block_size, scale_format, is_swizzled, both,
+    )  # fmt: skip
+
+
+def _converting(find: Callable[..., tuple[Dispatcher, Form]]) -> Callable[..., tuple[Dispatcher, Form]]:
+    """The same calls, of which the global scale is converted."""
+
+    def found(*given: Any) -> tuple[Dispatcher, Form]:
+        dispatcher, form = find(*given)
+        return dispatcher, replace(form, converted=_GLOBAL)
+
+    return found
 
 
 def experts_quantize_pair(
@@ -166,10 +202,12 @@ def _as_bytes(codes: Any, _: Any) -> Any:
     return framework_of(codes, "codes").with_dtype(codes, "uint8")
 
 
-_PLAIN = Known(_plain, "input out out_scale? scale* scale_ub? global_scale*")
+_PLAIN = Known(_converting(_plain), "input out out_scale? scale* scale_ub? global_scale*")
 _NORMS = Known(_norm, "input out out_scale? weight? scale_ub? residual? residual_out eps")
 _GATED = Known(_gated, "input out out_scale? scale* scale_ub? global_scale*")
-_FP4 = Known(_fp4, "input global_scale")
+_FP4 = Known(_converting(_fp4), "input global_scale")
+_GATED_NVFP4 = Known(_converting(calls_of_nvfp4), "input global_scale?")
+_FP4_NORMS = Known(_converting(calls_of_fp4), FP4_ARGUMENTS)
 _EXPERTS = Known(_experts, "input out out_scale? global_scale?@8 offsets@1 scale_offsets?")
 replace_in_graphs((quantize_pair, norm_quantize_pair, silu_and_mul_quantize_pair, experts_quantize_pair))
-replace_in_graphs((fp4_quantize_pair, nvfp4_quantize_pair))
+replace_in_graphs((fp4_quantize_pair, nvfp4_quantize_pair, silu_and_mul_nvfp4_quantize_pair, rmsnorm_fp4quant_pair))

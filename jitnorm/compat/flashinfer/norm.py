@@ -9,6 +9,7 @@ import torch
 import jitnorm
 from jitnorm.compat.arguments import as_hint, as_scale, element_of, spec_of
 from jitnorm.compat.flashinfer.diffusion_ops import fused_qk_rmsnorm_rope as fused_qk_rmsnorm_rope
+from jitnorm.ops.pairs import rmsnorm_fp4quant_pair
 
 
 def rmsnorm(
@@ -141,9 +142,9 @@ def rmsnorm_fp4quant(
     enable_pdl: bool | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """RMSNorm, then NVFP4 or MXFP4: codes and scales. UE8M0 scales ignore `global_scale`."""
-    found: tuple[torch.Tensor, torch.Tensor] = jitnorm.rmsnorm_fp4quant(
-        input, weight, y_fp4, block_scale, _global(global_scale, input, block_size, scale_format), eps, block_size,
-        scale_format, is_sf_swizzled_layout, as_hint(enable_pdl),
+    found: tuple[torch.Tensor, torch.Tensor] = rmsnorm_fp4quant_pair(
+        input, None, weight, y_fp4, block_scale, None, None if _is_ue8m0(block_size, scale_format) else global_scale,
+        None, eps, as_hint(enable_pdl), block_size, scale_format, is_sf_swizzled_layout, False, False,
     )  # fmt: skip
     return found
 
@@ -165,10 +166,10 @@ def add_rmsnorm_fp4quant(
     y_out: torch.Tensor | None = None,
 ) -> Any:
     """`rmsnorm_fp4quant` of the sum with the residual, which becomes the sum; both scale layouts on request."""
-    return jitnorm.add_rmsnorm_fp4quant(
-        input, residual, weight, y_fp4, block_scale, _global(global_scale, input, block_size, scale_format), eps,
-        block_size, scale_format, is_sf_swizzled_layout, output_both_sf_layouts, block_scale_unswizzled,
-        as_hint(enable_pdl), y_out,
+    return rmsnorm_fp4quant_pair(
+        input, residual, weight, y_fp4, block_scale, block_scale_unswizzled,
+        None if _is_ue8m0(block_size, scale_format) else global_scale, y_out, eps, as_hint(enable_pdl), block_size,
+        scale_format, is_sf_swizzled_layout, output_both_sf_layouts, True,
     )  # fmt: skip
 
 
@@ -194,6 +195,5 @@ def fused_rmsnorm_silu(
     return out, q.scale
 
 
-def _global(scale: Any, input: torch.Tensor, block_size: int, scale_format: str | None) -> torch.Tensor | None:
-    is_ue8m0 = scale_format == "ue8m0" or (scale_format is None and block_size == 32)
-    return None if scale is None or is_ue8m0 else as_scale(scale, input)
+def _is_ue8m0(block_size: int, scale_format: str | None) -> bool:
+    return scale_format == "ue8m0" or (scale_format is None and block_size == 32)

@@ -39,7 +39,7 @@ from jitnorm.compat.flashinfer.four_over_six import (
 from jitnorm.compat.groups import quantize_groups
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.pairs import fp4_quantize_pair, nvfp4_quantize_pair
+from jitnorm.ops.pairs import fp4_quantize_pair, nvfp4_quantize_pair, silu_and_mul_nvfp4_quantize_pair
 from jitnorm.ops.quantize_fp4 import largest_scale
 
 __all__ = [
@@ -190,9 +190,9 @@ def silu_and_mul_nvfp4_quantize(
     nvfp4_4over6: Any = UNSET,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """SwiGLU, then NVFP4: codes and scales."""
-    return jitnorm.silu_and_mul_nvfp4_quantize(
-        input, None if global_scale is None else as_scale(global_scale, input), sf_vec_size, is_sf_swizzled_layout,
-        is_sf_8x4_layout, as_hint(enable_pdl), resolve_nvfp4_4over6(nvfp4_4over6), rounding="output",
+    return silu_and_mul_nvfp4_quantize_pair(
+        input, global_scale, sf_vec_size, is_sf_swizzled_layout, is_sf_8x4_layout, as_hint(enable_pdl),
+        resolve_nvfp4_4over6(nvfp4_4over6),
     )  # fmt: skip
 
 

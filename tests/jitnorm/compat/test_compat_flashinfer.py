@@ -62,6 +62,13 @@ def test_a_scale_may_be_a_number_or_of_any_dtype(scale: Any) -> None:
         flashinfer.rmsnorm_fp4quant(X, weight, global_scale=scale),
         jitnorm.rmsnorm_fp4quant(X, weight, global_scale=given),
     )
+    first, second = RESIDUAL.clone(), RESIDUAL.clone()
+    assert same_all(
+        (*flashinfer.add_rmsnorm_fp4quant(X, first, weight, global_scale=scale), first),
+        (*jitnorm.add_rmsnorm_fp4quant(X, second, weight, global_scale=given), second),
+    )
+    with pytest.raises(TypeError, match=r"^residual: is None"):
+        flashinfer.add_rmsnorm_fp4quant(X, None, weight, global_scale=scale)  # type: ignore[arg-type]
     assert same_all(
         flashinfer.silu_and_mul_nvfp4_quantize(GATED, scale),
         jitnorm.silu_and_mul_nvfp4_quantize(GATED, given, rounding="output"),
