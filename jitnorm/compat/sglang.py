@@ -293,7 +293,7 @@ def per_token_quant_int8(
     codes, scales = quantize_pair(x, spec_of("int8", "row"), is_column=True)
     if x.ndim != 2:  # a view takes 0.8 us
         scales = scales.view(*x.shape[:-1], 1)
-    made = codes, scales.to(scale_dtype)
+    made = codes, scales if scale_dtype is torch.float32 else scales.to(scale_dtype)  # which takes 0.3 us if it is
     return (*made, x.sum(-1, dtype=torch.float64).to(x.dtype)) if cal_sum else made
 
 

@@ -69,11 +69,13 @@ def rmsnorm_gated(
         array([[0.   , 0.827]], dtype=float16)
     """
     groups = _groups(input, group_size)
-    options = (enable_pdl, rounding, groups, activation, norm_before_gate)
-    if groups == 1:
-        made: Tensor = _NORM_CALLS.call(input, gate, weight, bias, out, eps, stream, *options)
+    if groups == 1:  # with the same options in a tuple, 0.1 us more
+        made: Tensor = _NORM_CALLS.call(
+            input, gate, weight, bias, out, eps, stream, enable_pdl, rounding, 1, activation, norm_before_gate
+        )
         return made
     parts = _split(input, groups, "input"), _split(gate, groups, "gate")
+    options = (enable_pdl, rounding, groups, activation, norm_before_gate)
     of_groups = _NORM_CALLS.call(*parts, weight, bias, _split(out, groups, "out"), eps, stream, *options)
     merged: Tensor = _merged(of_groups, out, groups)
     return merged
@@ -155,12 +157,13 @@ def rmsnorm_gated_quantize(
             f"group_size: is {group_size}, which needs scales of the tensor, or of blocks in the linear layout, "
             f"not {spec}; pass None, or quantize what rmsnorm_gated returns"
         )
-    options = (spec, enable_pdl, rounding, groups, activation, norm_before_gate)
     if groups == 1:
         made: QuantizedTensor = _CALLS.call(
-            input, out, out_scale, global_scale, scale, scale_ub, gate, weight, bias, eps, stream, *options
-        )
+            input, out, out_scale, global_scale, scale, scale_ub, gate, weight, bias, eps, stream, spec, enable_pdl,
+            rounding, 1, activation, norm_before_gate,
+        )  # fmt: skip
         return made
+    options = (spec, enable_pdl, rounding, groups, activation, norm_before_gate)
     parts = _split(input, groups, "input"), _split(out, groups, "out"), out_scale, global_scale, scale, scale_ub
     q: QuantizedTensor = _CALLS.call(*parts, _split(gate, groups, "gate"), weight, bias, eps, stream, *options)
     merged: dict[str, Any] = {"data": _merged(q.data, out, groups), "shape": tuple(input.shape)}
