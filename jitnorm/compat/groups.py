@@ -91,7 +91,7 @@ def quantize_groups_into(input: torch.Tensor, spec: QuantSpec, out: torch.Tensor
 
 def _aligned_columns(scales: torch.Tensor) -> torch.Tensor | None:
     """The whole columns behind a view (..., M, columns), with M rounded up to 4; None if the memory is too short."""
-    found = _columns_behind(tuple(scales.shape), scales.stride())
+    found = _columns_behind(scales.shape, scales.stride())
     if found is None:
         return None
     shape, strides, elements = found

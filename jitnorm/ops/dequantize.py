@@ -16,6 +16,7 @@ from jitnorm.catalogue.op import Op
 from jitnorm.catalogue.sf_layout import SfLayout
 from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import check_shaped, framework_of
+from jitnorm.interop.dynamo import replace_in_graphs
 from jitnorm.kernels.quant_spec import CODE_BITS, QuantSpec
 from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
 from jitnorm.ops.forms import Form, Known
@@ -72,6 +73,11 @@ def dequantize(
         q.data, scale, q.global_scale, q.row_scale, q.tensor_scale, out, stream, q.spec, enable_pdl, dtype, q.axis,
         q.batched, per_matrix,
     )  # fmt: skip
+
+
+def dequantize_rows(data: Any, scale: Any, tensor_scale: Any, spec: QuantSpec, dtype: str) -> Any:
+    """`dequantize` of codes and scales that are in no QuantizedTensor, which would take 3 us more."""
+    return _CALLS.call(data, scale, None, None, tensor_scale, None, None, spec, None, dtype, -1, False, False)
 
 
 def _calls(
@@ -216,3 +222,4 @@ def _to_float_calls(has_factor: bool, op: Op, enable_pdl: bool | None, *options:
 
 
 _TO_FLOAT_CALLS = Known(_to_float_calls, "data scale tensor_scale?")
+replace_in_graphs((dequantize_rows,))

@@ -10,6 +10,7 @@ import torch
 import jitnorm
 from jitnorm.compat.arguments import as_bytes, as_scale
 from jitnorm.compat.paged import is_tokens_first
+from jitnorm.ops.dequantize import dequantize_rows
 from jitnorm.ops.pairs import fp4_quantize_pair
 
 __all__ = ["nvfp4_kv_dequantize", "nvfp4_kv_dequantize_paged", "nvfp4_kv_quantize", "nvfp4_quantize_paged_kv_cache"]
@@ -41,12 +42,12 @@ def nvfp4_kv_dequantize(
     """Decode NVFP4 with linear scales: ``(code * scale) * global_scale``, with any leading dimensions."""
     if output_dtype not in _DTYPES:
         raise ValueError(f"output_dtype: is {output_dtype}; allowed are {', '.join(map(str, _DTYPES))}")
-    shape = (*fp4_data.shape[:-1], fp4_data.shape[-1] * 2)
+    if fp4_data.dtype is not torch.uint8 and fp4_data.dtype.itemsize != 1:
+        raise ValueError(f"fp4_data: is {fp4_data.dtype}; expected uint8, two codes in each")
     scale = _scalar("global_scale", global_scale, fp4_data)
     # As bytes, because narrow dtypes support few views.
     codes, scales = (as_bytes(each).contiguous() for each in (fp4_data, block_scales))
-    q = jitnorm.QuantizedTensor(codes, scales, None, None, None, _DECODED, shape, tensor_scale=scale)
-    decoded: torch.Tensor = q.dequantize(dtype=_DTYPES[output_dtype])
+    decoded: torch.Tensor = dequantize_rows(codes, scales, scale, _DECODED, _DTYPES[output_dtype])
     return decoded
 
 

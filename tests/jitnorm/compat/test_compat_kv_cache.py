@@ -88,6 +88,7 @@ def test_pages_of_sequences_are_decoded_and_other_tokens_stay(layout: str, is_st
     [
         (lambda x: flashinfer.nvfp4_kv_quantize(x[:, :24], SCALE), "multiple of block_size 16"),
         (lambda x: flashinfer.nvfp4_kv_dequantize(x, x, SCALE, torch.float32), "output_dtype: is torch.float32"),
+        (lambda x: flashinfer.nvfp4_kv_dequantize(x, x.byte(), SCALE), "fp4_data: is torch.bfloat16; expected uint8"),
         (lambda x: flashinfer.nvfp4_kv_dequantize(x.byte(), x.byte(), SCALE.expand(2)), "global_scale: has 2 elements"),
         (lambda x: flashinfer.nvfp4_quantize_paged_kv_cache(*[x[None, None]] * 2, "DNH"), "kv_layout: is 'DNH'"),
         (lambda x: flashinfer.nvfp4_quantize_paged_kv_cache(*[x[None, None]] * 2), "k_cache: has pages of 6 tokens"),
