@@ -75,7 +75,7 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
         own = chain(shared, _shortening(config, by_rule))
         common = (each for each in _variants(config) if each.rows_at_once == 1)  # others leave multiprocessors idle
     else:
-        waves = _in_waves(config, row_class) if row_class in ("some", "several") else ()
+        waves = _in_waves(config) if row_class in ("some", "several") else ()
         own = chain(_sharing(config, target), waves, _keeping_unpacked(config))
         common = chain(_variants(config), _loading_ahead(config, target))
     for schedule in chain(_storing_early(config, by_rule), own, common):
@@ -182,8 +182,8 @@ def _sharing_few(config: KernelConfig) -> Iterator[RowSchedule]:
             yield replace(hurried, keeps_unpacked=True)
 
 
-def _in_waves(config: KernelConfig, row_class: str) -> Iterator[RowSchedule]:
-    """Rows in two or three waves, whose latency still counts, as does how soon the next kernel takes their place.
+def _in_waves(config: KernelConfig) -> Iterator[RowSchedule]:
+    """Rows in up to three waves, whose latency still counts, as does how soon the next kernel takes their place.
 
     On an H100, RMSNorm to FP8 groups of 1024 x 1920 takes 3.51 us with 4x1wuq, 3.66 with 4x1wu; RMSNorm of 256 x 8192
     takes 4.68 us with 8x2wuqd, 5.23 with 8x2wuq; add + RMSNorm of 211 x 8448 takes 13 % less with 9x2ql than with
@@ -200,9 +200,7 @@ def _in_waves(config: KernelConfig, row_class: str) -> Iterator[RowSchedule]:
             if is_long and chunks <= _MOST_CHUNKS:
                 yield from (fast, replace(fast, resident_blocks=residents_of(_THREADS_OF_MORE_CHUNKS, fast.threads)))
             continue
-        yield fast
-        if config.residual or row_class == "some":
-            yield replace(fast, favours_latency=True)
+        yield from (fast, replace(fast, favours_latency=True))
         if config.residual:
             yield replace(fast, prefetches_weight=False, favours_latency=True)
         elif config.pdl:

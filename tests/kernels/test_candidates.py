@@ -59,7 +59,8 @@ def test_few_rows_have_candidates_that_shorten_the_way_of_one() -> None:
 
 def test_rows_in_few_waves_have_candidates_whose_dependents_wait_for_their_statistic() -> None:
     def fast(text: str) -> set[str]:
-        found = candidates(KernelConfig.parse(text), HOPPER, "some")
+        found, more = (candidates(KernelConfig.parse(text), HOPPER, each) for each in ("some", "several"))
+        assert found == more
         return {str(each) for each in found if each.takes_fast_path}
 
     plain = {"8x1wuq", "8x1wuql", "4x2wuq", "4x2wuql"}

@@ -92,7 +92,8 @@ def fp4_quantize(
     nvfp4_4over6: Any = UNSET,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """NVFP4 or MXFP4: codes and scales. UE8M0 scales ignore `global_scale`; a column-major input stays so."""
-    is_column_major = not input.is_contiguous() and input.ndim >= 2 and input.stride(-1) != 1 == input.stride(-2)
+    # Most inputs are contiguous, which is one question instead of two.
+    is_column_major = not input.is_contiguous() and input.ndim >= 2 and input.stride(-1) != 1 and input.stride(-2) == 1
     codes, scales = fp4_quantize_pair(
         input.transpose(-2, -1) if is_column_major else input, None if sf_use_ue8m0 else global_scale, sf_vec_size,
         sf_use_ue8m0, is_sf_swizzled_layout, is_sf_8x4_layout, is_global_scale_inversed, as_hint(enable_pdl), backend,
