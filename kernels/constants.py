@@ -27,23 +27,18 @@ from .backward import (
     summed_rows,
 )
 from .config import KernelConfig
+from .constant import Constant, boolean, choice, floating, integer
 from .dtypes import BYTE, DTYPES
 from .interface import tensor_arguments
 from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, STREAM_COLUMNS, item_threads
 from .numerics import AMAX_PARTS, CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MANTISSA_BITS, MAX_CODE, MAX_EXPONENT, QuantSpec
-from .registers import MAX_PREFETCHED_BYTES
 from .row_counts import rows_of_part
 from .row_ops import angles_in_run
-from .row_parts import has_separate_parts
-from .row_schedule import CHUNKS_AT_ONCE
-from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes, staged_rows
-from .schedule import ITEM_THREADS, row_schedule, stores_in_pairs, stores_sum_early
+from .schedule import ITEM_THREADS
+from .schedule_constants import schedule_constants
 from .short_rows import awaits_positions, holds_halves
-from .signals import late_blocks
 from .target import Target
-
-Constant = tuple[str, str, str]  # type, name, value
 
 
 def constants(config: KernelConfig, target: Target) -> Iterator[str]:
@@ -106,110 +101,110 @@ def _row_constants(config: KernelConfig) -> Iterator[Constant]:
 
 def _kind_constants(config: KernelConfig) -> Iterator[Constant]:
     """The op and its stages."""
-    yield _choice("Op", "kOp", enumerators.OPS[config.op])
-    yield _choice("Combine", "kCombine", f"k{config.combine.capitalize()}")
+    yield choice("Op", "kOp", enumerators.OPS[config.op])
+    yield choice("Combine", "kCombine", f"k{config.combine.capitalize()}")
     activation = config.activation or "silu"
-    yield _choice("Activation", "kActivation", enumerators.ACTIVATIONS[activation.partition(":")[0]])
+    yield choice("Activation", "kActivation", enumerators.ACTIVATIONS[activation.partition(":")[0]])
     if numbers := numbers_of(activation):
         yield from _activation_constants(numbers)
     if config.values_first:
-        yield _bool("kValuesFirst", True)
+        yield boolean("kValuesFirst", True)
     is_several = config.batched or config.experts
-    yield _choice("RowSets", "kRowSets", "kPair" if config.pair else "kMatrices" if is_several else "kOne")
-    yield _choice("Encoding", "kEncoding", _encoding(config))
+    yield choice("RowSets", "kRowSets", "kPair" if config.pair else "kMatrices" if is_several else "kOne")
+    yield choice("Encoding", "kEncoding", _encoding(config))
 
 
 def _size_constants(config: KernelConfig) -> Iterator[Constant]:
     """The row's length and the parts that it is divided into."""
     chunks = ceil_div(config.encoded_size, CHUNK_SIZE)
     groups = ceil_div(chunks, GROUP_CHUNKS)
-    yield _int("kHiddenSize", config.encoded_size)
-    yield _int("kInputSize", config.encoded_size if config.pair else config.hidden_size)
-    yield _bool("kHasPowerOfTwoSize", _is_power_of_two(config.encoded_size))
-    yield _int("kRowDims", config.row_dims)
-    yield _int("kChunkSize", CHUNK_SIZE)
-    yield _int("kGroupChunks", GROUP_CHUNKS)
-    yield _int("kChunks", chunks)
-    yield _bool("kHasPartialChunk", config.encoded_size % CHUNK_SIZE != 0)
-    yield _int("kGroups", groups)
-    yield _int("kPaddedGroups", next_power_of_two(groups))
-    yield _int("kGateColumns", config.gate_columns or 1)
-    yield _int("kStreams", config.streams or 1)
-    yield _int("kShuffleRows", config.shuffle_rows or 8)
+    yield integer("kHiddenSize", config.encoded_size)
+    yield integer("kInputSize", config.encoded_size if config.pair else config.hidden_size)
+    yield boolean("kHasPowerOfTwoSize", _is_power_of_two(config.encoded_size))
+    yield integer("kRowDims", config.row_dims)
+    yield integer("kChunkSize", CHUNK_SIZE)
+    yield integer("kGroupChunks", GROUP_CHUNKS)
+    yield integer("kChunks", chunks)
+    yield boolean("kHasPartialChunk", config.encoded_size % CHUNK_SIZE != 0)
+    yield integer("kGroups", groups)
+    yield integer("kPaddedGroups", next_power_of_two(groups))
+    yield integer("kGateColumns", config.gate_columns or 1)
+    yield integer("kStreams", config.streams or 1)
+    yield integer("kShuffleRows", config.shuffle_rows or 8)
 
 
 def _part_constants(config: KernelConfig) -> Iterator[Constant]:
     """Inputs and results besides a row, and where rows come from."""
-    yield _bool("kIsMasked", config.counts_rows)
-    yield _bool("kAlongColumns", config.axis == 0)
-    yield _bool("kHasUnitBias", config.unit_bias)
-    yield _bool("kHasBias", config.has_bias)
-    yield _bool("kKeepsNorm", config.keep_norm)
-    yield _bool("kKeepsMean", config.keep_statistics)
-    yield _bool("kKeepsRstd", config.keep_rstd or config.keep_statistics)
-    yield _bool("kStoresSum", config.residual and not config.amax_parts and not config.backward)
-    yield _bool("kAddsGrad", config.residual and config.backward)
-    yield _bool("kNeedsRowAmax", config.needs_row_amax or config.amax_parts > 0)
+    yield boolean("kIsMasked", config.counts_rows)
+    yield boolean("kAlongColumns", config.axis == 0)
+    yield boolean("kHasUnitBias", config.unit_bias)
+    yield boolean("kHasBias", config.has_bias)
+    yield boolean("kKeepsNorm", config.keep_norm)
+    yield boolean("kKeepsMean", config.keep_statistics)
+    yield boolean("kKeepsRstd", config.keep_rstd or config.keep_statistics)
+    yield boolean("kStoresSum", config.residual and not config.amax_parts and not config.backward)
+    yield boolean("kAddsGrad", config.residual and config.backward)
+    yield boolean("kNeedsRowAmax", config.needs_row_amax or config.amax_parts > 0)
     if config.amax_parts or (config.quant and config.quant.needs_tensor_amax):
-        yield _int("kAmaxParts", config.amax_parts or AMAX_PARTS)
-        yield _int("kRowsPerPart", rows_of_part(config))
+        yield integer("kAmaxParts", config.amax_parts or AMAX_PARTS)
+        yield integer("kRowsPerPart", rows_of_part(config))
     if config.experts:
-        yield _int("kExperts", config.experts)
+        yield integer("kExperts", config.experts)
     if config.gathers:
-        yield _bool("kGathers", True)
+        yield boolean("kGathers", True)
 
 
 def _optional_constants(config: KernelConfig) -> Iterator[Constant]:
     """Constants that only the sources that need them have."""
     if config.op == "mhc_post":
-        yield _bool("kMixesLayer", True)
-        yield _int("kStreamColumns", STREAM_COLUMNS)
+        yield boolean("kMixesLayer", True)
+        yield integer("kStreamColumns", STREAM_COLUMNS)
     if config.second_size:
-        yield _bool("kHasTwoSizes", True)
+        yield boolean("kHasTwoSizes", True)
     if config.rounding != "once":
-        yield _choice("Rounding", "kRounding", enumerators.ROUNDINGS[config.rounding])
+        yield choice("Rounding", "kRounding", enumerators.ROUNDINGS[config.rounding])
     if config.quant and config.quant.crosses_warps:
-        yield _bool("kBlocksCrossWarps", True)
+        yield boolean("kBlocksCrossWarps", True)
     if config.finish:
-        yield _choice("Finish", "kFinish", f"k{config.finish.capitalize()}")
+        yield choice("Finish", "kFinish", f"k{config.finish.capitalize()}")
     if config.weight_rows > 1:
-        yield _int("kWeightRows", config.weight_rows)
+        yield integer("kWeightRows", config.weight_rows)
     if config.sums_first:
-        yield _bool("kSumsFirst", True)
+        yield boolean("kSumsFirst", True)
 
 
 def _rank_constants(config: KernelConfig) -> Iterator[Constant]:
     """The ranks, and how they sum rows."""
-    yield _int("kRanks", config.ranks)
-    yield _int("kCallHash", _hash_of_call(config))
-    yield _bool("kRoundsSum", config.rounds_sum)
+    yield integer("kRanks", config.ranks)
+    yield integer("kCallHash", _hash_of_call(config))
+    yield boolean("kRoundsSum", config.rounds_sum)
     if config.passes_sums:
-        yield _bool("kPassesSums", True)
+        yield boolean("kPassesSums", True)
     elif config.divides_rows:
-        yield _bool("kSharesSum", config.all_reduce == "two_shot")
-        yield _bool("kSharesRows", config.all_reduce != "reduce_scatter")
-        yield _bool("kSumsRanks", config.all_reduce != "all_gather")
+        yield boolean("kSharesSum", config.all_reduce == "two_shot")
+        yield boolean("kSharesRows", config.all_reduce != "reduce_scatter")
+        yield boolean("kSumsRanks", config.all_reduce != "all_gather")
     else:
-        yield _bool("kSendsRows", True)
+        yield boolean("kSendsRows", True)
         if config.scatters:
-            yield _bool("kScattersRows", True)
+            yield boolean("kScattersRows", True)
 
 
 def _stage_constants(config: KernelConfig) -> Iterator[Constant]:
     """Branches, modulation, hyper-connections and several weights."""
     if config.combine in ("branch", "reduced"):
-        yield _bool("kHasResidual", config.residual)
+        yield boolean("kHasResidual", config.residual)
     if config.combine == "branch":
-        yield _bool("kHasBranchGate", config.branch_gate)
-        yield _bool("kHasGateBias", config.gate_bias)
-        yield _bool("kHasBranchScale", config.branch_scale)
+        yield boolean("kHasBranchGate", config.branch_gate)
+        yield boolean("kHasGateBias", config.gate_bias)
+        yield boolean("kHasBranchScale", config.branch_scale)
     if config.modulated:
-        yield _bool("kHasModulationBias", config.modulation_bias)
+        yield boolean("kHasModulationBias", config.modulation_bias)
     if config.sinkhorn:
-        yield _int("kSinkhornRounds", config.sinkhorn)
-        yield _int("kSplits", config.splits)
+        yield integer("kSinkhornRounds", config.sinkhorn)
+        yield integer("kSplits", config.splits)
     if config.weights > 1:
-        yield _int("kWeights", config.weights)
+        yield integer("kWeights", config.weights)
 
 
 def _hash_of_call(config: KernelConfig) -> int:
@@ -231,7 +226,7 @@ def _activation_constants(numbers: Numbers) -> Iterator[Constant]:
         "kSwishFactor": factor, "kSwishLow": low, "kSwishBound": numbers.bound, "kGateLimit": numbers.limit,
         "kValueOffset": numbers.beta, "kThreshold": numbers.threshold,
     }  # fmt: skip
-    yield from (_float(name, f"{value.hex()}f") for name, value in named.items())
+    yield from (floating(name, f"{value.hex()}f") for name, value in named.items())
 
 
 def _encoding(config: KernelConfig) -> str:
@@ -248,27 +243,27 @@ def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> 
     global_scale = "tensor" if config.tensor_scale else quant.global_scale
     # Without the instruction, the values of both codes cost less: 20.0 instructions per element, not 26.5.
     has_native_e2m1 = target.has_native_e2m1 and not (config.is_row_wise and quant.four_over_six)
-    yield _choice("Element", "kElement", enumerators.ELEMENTS[quant.element])
-    yield _bool("kHasNativeE2M1", has_native_e2m1)
-    yield _bool("kHasNativeFp8", target.has_native_e4m3)
-    yield _int("kMaxExponent", MAX_EXPONENT[quant.element])
-    yield _float("kMaxCode", f"{largest}f")
+    yield choice("Element", "kElement", enumerators.ELEMENTS[quant.element])
+    yield boolean("kHasNativeE2M1", has_native_e2m1)
+    yield boolean("kHasNativeFp8", target.has_native_e4m3)
+    yield integer("kMaxExponent", MAX_EXPONENT[quant.element])
+    yield floating("kMaxCode", f"{largest}f")
     # The float nearest to the quotient: a single IEEE rounding, done here by the compiler.
-    yield _float("kReciprocalMax", f"1.0f / {largest}f")
-    yield _float("kSmallestScale", f"{quant.smallest_scale:.8e}f")
-    yield _choice("ScaleFormat", "kScaleFormat", enumerators.SCALE_FORMATS[quant.scale_format])
-    yield _choice("ScaleOwner", "kScaleOwner", enumerators.SCALE_OWNERS.get(str(quant.block_size), "kBlock"))
-    yield _choice("ScaleRounding", "kScaleRounding", enumerators.SCALE_ROUNDINGS[quant.scale_rounding])
+    yield floating("kReciprocalMax", f"1.0f / {largest}f")
+    yield floating("kSmallestScale", f"{quant.smallest_scale:.8e}f")
+    yield choice("ScaleFormat", "kScaleFormat", enumerators.SCALE_FORMATS[quant.scale_format])
+    yield choice("ScaleOwner", "kScaleOwner", enumerators.SCALE_OWNERS.get(str(quant.block_size), "kBlock"))
+    yield choice("ScaleRounding", "kScaleRounding", enumerators.SCALE_ROUNDINGS[quant.scale_rounding])
     if quant.scale_rounding == "even":
-        yield _int("kHalfOfLastBit", 1 << (22 - MANTISSA_BITS[quant.element]))
-    yield _choice("ScaleChoice", "kScaleChoice", "kFourOverSix" if quant.four_over_six else "kOnly")
-    yield _bool("kSumsAbsoluteErrors", quant.four_over_six == "mae")
-    yield _float("kMaxBlockScale", f"{quant.e4m3_max:.8e}f" if quant.e4m3_max % 1 else f"{quant.e4m3_max}.0f")
-    yield _choice("GlobalScaleKind", "kGlobalScale", enumerators.GLOBAL_SCALES[global_scale])
-    yield _bool("kPowerOfTwoScales", quant.scale_format in ("ue8m0", "f32_ue8m0"))
-    yield _bool("kInvertsGlobalScale", config.inverse_global_scale)
-    yield _bool("kScalePerMatrix", config.scale_per_matrix)
-    yield _bool("kHasAmaxBound", config.scale_ub)
+        yield integer("kHalfOfLastBit", 1 << (22 - MANTISSA_BITS[quant.element]))
+    yield choice("ScaleChoice", "kScaleChoice", "kFourOverSix" if quant.four_over_six else "kOnly")
+    yield boolean("kSumsAbsoluteErrors", quant.four_over_six == "mae")
+    yield floating("kMaxBlockScale", f"{quant.e4m3_max:.8e}f" if quant.e4m3_max % 1 else f"{quant.e4m3_max}.0f")
+    yield choice("GlobalScaleKind", "kGlobalScale", enumerators.GLOBAL_SCALES[global_scale])
+    yield boolean("kPowerOfTwoScales", quant.scale_format in ("ue8m0", "f32_ue8m0"))
+    yield boolean("kInvertsGlobalScale", config.inverse_global_scale)
+    yield boolean("kScalePerMatrix", config.scale_per_matrix)
+    yield boolean("kHasAmaxBound", config.scale_ub)
 
 
 def _layout_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[Constant]:
@@ -283,29 +278,29 @@ def _layout_constants(config: KernelConfig, quant: QuantSpec) -> Iterator[Consta
     if quant.has_given_scales:  # 0 stands for all rows
         block_rows = quant.given_block[0] or 0
         block_size = config.block_size if config.block_size > 1 else CHUNK_SIZE
-    yield _int("kBlockSize", block_size)
-    yield _int("kBlockRows", block_rows)
-    yield _int("kScaleColumns", columns)
-    yield _int("kPaddedScaleColumns", padded)
-    yield _int("kPaddedRowMultiple", row_multiple)
-    yield _bool("kHasSwizzledScales", quant.is_swizzled)
-    yield _bool("kHasLinearScales", quant.both_layouts or not quant.is_swizzled)
-    yield _bool("kHasColumnMajorScales", quant.is_column_major)
-    yield _bool("kHasPackedScales", quant.is_packed)
+    yield integer("kBlockSize", block_size)
+    yield integer("kBlockRows", block_rows)
+    yield integer("kScaleColumns", columns)
+    yield integer("kPaddedScaleColumns", padded)
+    yield integer("kPaddedRowMultiple", row_multiple)
+    yield boolean("kHasSwizzledScales", quant.is_swizzled)
+    yield boolean("kHasLinearScales", quant.both_layouts or not quant.is_swizzled)
+    yield boolean("kHasColumnMajorScales", quant.is_column_major)
+    yield boolean("kHasPackedScales", quant.is_packed)
 
 
 def _sum_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
     """The division of sums over rows."""
-    yield _int("kAccumulators", ACCUMULATORS)
-    yield _int("kMostSegments", most_segments(config.hidden_size))
-    yield _int("kRowsOfPack", rows_of_pack(config.hidden_size))
-    yield _int("kStages", stages(config, target))
-    yield _int("kFoldedSegments", segments_of_cluster(config, target))
-    yield _bool("kStagesStatistic", stages_statistic(config, target))
-    yield _bool("kFoldsSums", shared_sum_bytes(config, target) > 0)
-    yield _int("kMostSummedRows", summed_rows(config, target))
-    yield _int("kSummedColumns", SUMMED_COLUMNS)
-    yield _int("kSummingThreads", SUMMING_THREADS)
+    yield integer("kAccumulators", ACCUMULATORS)
+    yield integer("kMostSegments", most_segments(config.hidden_size))
+    yield integer("kRowsOfPack", rows_of_pack(config.hidden_size))
+    yield integer("kStages", stages(config, target))
+    yield integer("kFoldedSegments", segments_of_cluster(config, target))
+    yield boolean("kStagesStatistic", stages_statistic(config, target))
+    yield boolean("kFoldsSums", shared_sum_bytes(config, target) > 0)
+    yield integer("kMostSummedRows", summed_rows(config, target))
+    yield integer("kSummedColumns", SUMMED_COLUMNS)
+    yield integer("kSummingThreads", SUMMING_THREADS)
 
 
 def _access_constants(config: KernelConfig) -> Iterator[Constant]:
@@ -319,79 +314,35 @@ def _access_constants(config: KernelConfig) -> Iterator[Constant]:
         if config.quant and argument.field == "key_cache.pages":
             accesses["codes"] = argument.access_bytes(config.vector_bytes)
     for field, count in accesses.items():
-        yield _int(f"k{field.capitalize()}AccessBytes", count)
+        yield integer(f"k{field.capitalize()}AccessBytes", count)
 
 
 def _rotation_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
     (table,) = (each for each in tensor_arguments(config) if each.field == "angles")
-    yield _choice("Rotation", "kRotation", enumerators.ROPES[config.rope])
-    yield _int("kRotarySize", config.rotary_size)
-    yield _int("kHeadSize", config.head_size or config.hidden_size)
-    yield _bool("kHoldsHalves", holds_halves(config) and not target.is_cpu)
-    yield _bool("kAwaitsPositions", awaits_positions(config))
+    yield choice("Rotation", "kRotation", enumerators.ROPES[config.rope])
+    yield integer("kRotarySize", config.rotary_size)
+    yield integer("kHeadSize", config.head_size or config.hidden_size)
+    yield boolean("kHoldsHalves", holds_halves(config) and not target.is_cpu)
+    yield boolean("kAwaitsPositions", awaits_positions(config))
     if config.paged:
-        yield _bool("kHasEncodedPages", config.quant is not None)
-        yield _bool("kKeepsHeads", config.keep_heads)
-    yield _int("kAnglesInRun", angles_in_run(config))
-    yield _int("kAnglesAccessBytes", table.access_bytes(config.vector_bytes))
+        yield boolean("kHasEncodedPages", config.quant is not None)
+        yield boolean("kKeepsHeads", config.keep_heads)
+    yield integer("kAnglesInRun", angles_in_run(config))
+    yield integer("kAnglesAccessBytes", table.access_bytes(config.vector_bytes))
 
 
 def _launch_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
-    yield _bool("kHasPdl", config.pdl)
+    yield boolean("kHasPdl", config.pdl)
     if not target.is_cpu:
-        yield _int("kThreadsPerItem", item_threads(config))
+        yield integer("kThreadsPerItem", item_threads(config))
     if not target.is_cpu and config.is_row_wise:
-        yield from _schedule_constants(config, target)
+        yield from schedule_constants(config, target)
         return
-    yield _bool("kTakesFastPath", False)
-    yield _bool("kKeepsUnpacked", False)
+    yield boolean("kTakesFastPath", False)
+    yield boolean("kKeepsUnpacked", False)
     if not target.is_cpu:
-        yield _int("kThreads", max(ITEM_THREADS, item_threads(config)))
-
-
-def _schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
-    schedule = row_schedule(config, target)
-    yield _int("kLanesPerRow", schedule.lanes_per_row)
-    yield _int("kWarpsPerRow", schedule.warps_per_row)
-    yield _int("kThreadsPerRow", schedule.threads_per_row)
-    yield _int("kChunksPerLane", schedule.chunks_per_lane)
-    yield _int("kChunksUnrolled", CHUNKS_AT_ONCE)
-    yield _int("kMaxPrefetchedBytes", MAX_PREFETCHED_BYTES)
-    yield _int("kRowsPerBlock", schedule.rows_per_block)
-    yield _int("kRowsAtOnce", schedule.rows_at_once)
-    yield _int("kBlocksPerRow", schedule.blocks_per_row)
-    yield _int("kThreads", schedule.threads)
-    yield _int("kLateBlocks", late_blocks(config, schedule))
-    yield _bool("kInClusters", schedule.blocks_per_row > 1 and not has_separate_parts(config))
-    yield _bool("kHoldsRow", schedule.holds_row)
-    yield _bool("kStaysShared", schedule.stays_shared)
-    yield _bool("kKeepsUnpacked", schedule.keeps_unpacked)
-    yield _bool("kTakesFastPath", schedule.takes_fast_path)
-    yield _bool("kFavoursLatency", schedule.favours_latency)
-    yield _bool("kMayPrefetchWeight", schedule.prefetches_weight)
-    yield _int("kStagedRows", staged_rows(config, schedule))
-    yield _int("kStagedBytes", staged_row_bytes(config))
-    if shares_parameters(config, schedule):
-        yield _int("kSharedChunks", shared_chunks(schedule))
-    yield _bool("kStoresInPairs", stores_in_pairs(config, schedule))
-    yield _bool("kStoresSumEarly", stores_sum_early(config, schedule))
+        yield integer("kThreads", max(ITEM_THREADS, item_threads(config)))
 
 
 def _is_power_of_two(number: int) -> bool:
     return number & (number - 1) == 0
-
-
-def _choice(enumeration: str, name: str, value: str) -> Constant:
-    return enumeration, name, f"{enumeration}::{value}"
-
-
-def _int(name: str, value: int) -> Constant:
-    return "int", name, str(value)
-
-
-def _float(name: str, value: str) -> Constant:
-    return "float", name, value
-
-
-def _bool(name: str, value: bool) -> Constant:
-    return "bool", name, str(value).lower()

@@ -1,0 +1,44 @@
+"""The constants of a source that say how threads share rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .config import KernelConfig
+from .constant import Constant, boolean, integer
+from .registers import MAX_PREFETCHED_BYTES
+from .row_parts import has_separate_parts
+from .row_schedule import CHUNKS_AT_ONCE
+from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes, staged_rows
+from .schedule import row_schedule, stores_in_pairs, stores_sum_early
+from .signals import late_blocks
+from .target import Target
+
+
+def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
+    """The constants of a row-wise op for a GPU that its schedule determines."""
+    schedule = row_schedule(config, target)
+    yield integer("kLanesPerRow", schedule.lanes_per_row)
+    yield integer("kWarpsPerRow", schedule.warps_per_row)
+    yield integer("kThreadsPerRow", schedule.threads_per_row)
+    yield integer("kChunksPerLane", schedule.chunks_per_lane)
+    yield integer("kChunksUnrolled", CHUNKS_AT_ONCE)
+    yield integer("kMaxPrefetchedBytes", MAX_PREFETCHED_BYTES)
+    yield integer("kRowsPerBlock", schedule.rows_per_block)
+    yield integer("kRowsAtOnce", schedule.rows_at_once)
+    yield integer("kBlocksPerRow", schedule.blocks_per_row)
+    yield integer("kThreads", schedule.threads)
+    yield integer("kLateBlocks", late_blocks(config, schedule))
+    yield boolean("kInClusters", schedule.blocks_per_row > 1 and not has_separate_parts(config))
+    yield boolean("kHoldsRow", schedule.holds_row)
+    yield boolean("kStaysShared", schedule.stays_shared)
+    yield boolean("kKeepsUnpacked", schedule.keeps_unpacked)
+    yield boolean("kTakesFastPath", schedule.takes_fast_path)
+    yield boolean("kFavoursLatency", schedule.favours_latency)
+    yield boolean("kMayPrefetchWeight", schedule.prefetches_weight)
+    yield integer("kStagedRows", staged_rows(config, schedule))
+    yield integer("kStagedBytes", staged_row_bytes(config))
+    if shares_parameters(config, schedule):
+        yield integer("kSharedChunks", shared_chunks(schedule))
+    yield boolean("kStoresInPairs", stores_in_pairs(config, schedule))
+    yield boolean("kStoresSumEarly", stores_sum_early(config, schedule))
