@@ -7,6 +7,7 @@ A dependent begins 0.5 us after the signal. If it finds that the previous kernel
 from __future__ import annotations
 
 from .config import KernelConfig
+from .registers import groups_of
 from .row_parts import has_separate_parts
 from .row_schedule import RowSchedule
 
@@ -15,6 +16,8 @@ _FEW, _ANY = 64, (1 << 31) - 1
 # Threads of blocks that compute activations, of which nearly any number signals late. Smaller ones are so many that it
 # takes long to start them: with 64 threads, SwiGLU of 211 x 4096 would take 3.23 us, not 3.08.
 _THREADS, _NEARLY_ANY = 96, 1 << 20
+# Longer rows take too long to encode: dependents that were signalled before would begin as the row ends.
+_GROUPS_SOON_ENCODED = 7
 
 
 def late_blocks(config: KernelConfig, schedule: RowSchedule) -> int:
@@ -22,8 +25,8 @@ def late_blocks(config: KernelConfig, schedule: RowSchedule) -> int:
 
     Blocks with activations do once these are computed, others by the schedule, when their threads have met for the
     statistic. On an H100, SwiGLU to FP8 groups of 1 x 1536 takes 1.10 us, not 1.38, of 128 x 6784 2.97, not 3.25,
-    RMSNorm to FP8 groups of 1 x 4096 1.12, not 1.40, of 64 x 4096 1.29, not 1.40. Some norms of a few hundred rows
-    gain, too: RMSNorm of 256 x 8192 takes 4.68 us, not 5.23.
+    RMSNorm of 1 x 2304 1.28, not 1.47. Some norms of a few hundred rows gain, too: RMSNorm of 256 x 8192 takes 4.68 us,
+    not 5.23.
 
     Example:
         >>> norm = KernelConfig("rmsnorm", 4096)
@@ -33,3 +36,16 @@ def late_blocks(config: KernelConfig, schedule: RowSchedule) -> int:
     if config.activation and has_separate_parts(config):
         return _NEARLY_ANY if schedule.threads >= _THREADS else _FEW
     return 0 if not schedule.signals_late else _FEW if schedule.favours_latency else _ANY
+
+
+def awaits_values(config: KernelConfig, schedule: RowSchedule) -> bool:
+    """Whether late signals await the values of a row, not only its statistic.
+
+    RMSNorm of 1 x 5120 on an H100 takes 1.33 us with 10x1wuqld, and 1.56 in a program that has used many streams; if it
+    signalled at the statistic, 5x2wuqld would take 1.71 and 1.42.
+
+    Example:
+        >>> [awaits_values(KernelConfig("rmsnorm", size), RowSchedule.parse("8x1wuqld")) for size in (3584, 4096)]
+        [False, True]
+    """
+    return not config.normalizes or (schedule.favours_latency and groups_of(config) > _GROUPS_SOON_ENCODED)

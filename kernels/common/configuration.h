@@ -84,6 +84,7 @@ enum : bool {
   kStagesStatistic = false,
   kFoldsSums = false,
   kHasPdl = false,
+  kLateSignalsAwaitValues = false,
   kInClusters = false,
   kHoldsRow = true,
   kStaysShared = false,

@@ -27,7 +27,7 @@ enum class Phase { kFound, kRequested, kSummed, kComputed };
 
 // After which phase dependents are signalled, and in launches of few blocks; see kernels/signals.py.
 constexpr Phase kSignal = kHurriesWarps ? Phase::kFound : Phase::kRequested;
-constexpr Phase kLateSignal = kNormalizes ? Phase::kSummed : Phase::kComputed;
+constexpr Phase kLateSignal = kLateSignalsAwaitValues ? Phase::kComputed : Phase::kSummed;
 
 JITNORM_INLINE bool signals_after(Phase phase) {
   const bool is_late = kLateBlocks > 0 && gridDim.x <= kLateBlocks;

@@ -185,10 +185,17 @@ def test_on_hopper_the_fast_path_of_few_rows_spills_nothing(text: str, tmp_path:
 
 
 def test_on_hopper_few_short_rows_signal_dependents_as_soon_as_threads_have_met(tmp_path: Path) -> None:
-    found = opcodes("rmsnorm:hidden_size=4096,pdl=true,schedule=8x1wuqld", "sm_90a", tmp_path)
+    found = opcodes("rmsnorm:hidden_size=3584,pdl=true,schedule=7x1wuqld", "sm_90a", tmp_path)
     at_once, late = (place for place, opcode in enumerate(found) if opcode == "PREEXIT")
     barrier = next(place for place, opcode in enumerate(found) if opcode.startswith("BAR.SYNC"))
     assert at_once < barrier < late < next(place for place, opcode in enumerate(found) if opcode.startswith("MUFU"))
+
+
+def test_on_hopper_few_longer_rows_signal_dependents_once_values_are_computed(tmp_path: Path) -> None:
+    found = opcodes("rmsnorm:hidden_size=4096,pdl=true,schedule=8x1wuqld", "sm_90a", tmp_path)
+    late = max(place for place, opcode in enumerate(found) if opcode == "PREEXIT")
+    root = next(place for place, opcode in enumerate(found) if opcode.startswith("MUFU.RSQ"))
+    assert root < late < max(place for place, opcode in enumerate(found) if opcode.startswith("STG"))
 
 
 GRADIENTS = (

@@ -6,7 +6,7 @@ import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.row_schedule import RowSchedule
-from jitnorm.kernels.signals import late_blocks
+from jitnorm.kernels.signals import awaits_values, late_blocks
 from jitnorm.kernels.target import Target
 
 HOPPER = Target("sm_90a")
@@ -17,6 +17,16 @@ def test_norms_signal_dependents_at_their_statistic_if_the_schedule_says_so(sche
     config = KernelConfig("rmsnorm", 4096, schedule=schedule)
     assert late_blocks(config, RowSchedule.parse(schedule)) == blocks
     assert f"kLateBlocks = {blocks}," in generate(config, HOPPER).text
+
+
+@pytest.mark.parametrize(
+    ("size", "schedule", "is_late"),
+    [(3584, "7x1wuqld", False), (4096, "8x1wuqld", True), (5120, "5x2wqld", True), (5120, "10x1wuqd", False)],
+)
+def test_norms_of_few_long_rows_compute_their_values_before_the_signal(size: int, schedule: str, is_late: bool) -> None:
+    config = KernelConfig("rmsnorm", size, schedule=schedule)
+    assert awaits_values(config, RowSchedule.parse(schedule)) is is_late
+    assert f"kLateSignalsAwaitValues = {str(is_late).lower()}," in generate(config, HOPPER).text
 
 
 @pytest.mark.parametrize(
