@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, product
 
@@ -96,6 +96,8 @@ def _variants(config: KernelConfig) -> Iterator[RowSchedule]:
         shared = ((4, 2), (2, 2), (1, 2), (1, 4)) if config.op == "layernorm" else ((1, 2), (2, 2))
         for chunks, rows in shared:
             yield from (replace(split, rows_at_once=rows) for split in splits if split.chunks_per_lane == chunks)
+    if config.op == "layernorm":
+        yield from _hurrying_pairs(splits)
     for split in splits:
         if split.warps_per_row == 1:
             for rows in (2, 4):
@@ -106,6 +108,19 @@ def _variants(config: KernelConfig) -> Iterator[RowSchedule]:
             yield replace(split, resident_blocks=residents)
             yield replace(split, prefetches_weight=True, resident_blocks=residents)
     yield from _clustered(groups_of(config))
+
+
+def _hurrying_pairs(splits: Sequence[RowSchedule]) -> Iterator[RowSchedule]:
+    """Pairs of rows that share parameters and take the fast path.
+
+    On an H100, layer normalization of 16-bit rows to FP8 takes 8.97 us in the mean of 448, 768 and 1024 x 6656 with
+    13x1wqlr2, 9.60 with 13x1wuqd, 10.19 for 1792 to 6144 x 1920 with 4x1qr2, 11.15 with 4x1wu.
+    """
+    for split in splits:
+        if split.chunks_per_lane == 1:
+            pair = replace(split, rows_at_once=2, takes_fast_path=True)
+            early = replace(pair, prefetches_weight=True)
+            yield from (pair, early, replace(early, favours_latency=True))
 
 
 def _divided(config: KernelConfig) -> Iterator[RowSchedule]:
