@@ -44,7 +44,8 @@ def service(tmp_path: Path) -> Iterator[dict[str, str]]:
     (tmp_path / "pipe").mkdir()
     subprocess.run([str(_CONTROL), "-d"], env=own, check=True, timeout=SECONDS)
     try:
-        yield own
+        # The service has only the visible devices, which its clients count from 0.
+        yield {name: value for name, value in own.items() if name != "CUDA_VISIBLE_DEVICES"}
     finally:
         _quit(own)
 
