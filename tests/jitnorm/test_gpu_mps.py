@@ -44,8 +44,7 @@ def service(tmp_path: Path) -> Iterator[dict[str, str]]:
     (tmp_path / "pipe").mkdir()
     subprocess.run([str(_CONTROL), "-d"], env=own, check=True, timeout=SECONDS)
     try:
-        # The service has only the visible devices, which its clients count from 0.
-        yield {name: value for name, value in own.items() if name != "CUDA_VISIBLE_DEVICES"}
+        yield own
     finally:
         _quit(own)
 
