@@ -17,6 +17,8 @@ from jitnorm.kernels.schedule_form import ScheduleForm
 from jitnorm.kernels.target import Target
 
 _parsed = lru_cache(maxsize=None)(ScheduleForm.parse)
+# Classes of calls that hang on when the next kernel begins, which depends on how many streams a program has used.
+_BY_STREAMS = ("fewest", "few")
 # A time so many times the median of all schedules was disturbed: even with spilled registers, none takes as long.
 _DISTURBED = 4.0
 
@@ -26,7 +28,7 @@ class Sample:
     """A measured case.
 
     Attributes:
-        device: the GPU's name.
+        device: the GPU's name, and for calls that hang on it whether the program had used few streams.
         op: its name in `jitnorm bench`.
         config: the configuration of the kernel that the rules choose.
         row_class: the class of its calls.
@@ -42,8 +44,8 @@ class Sample:
     regrets: Mapping[str, float]
 
     @classmethod
-    def of_line(cls, line: str, device: str) -> Sample:
-        """The sample of a line that `schedule_regret.py` wrote, without disturbed measurements."""
+    def of_line(cls, line: str, machine: Mapping[str, str]) -> Sample:
+        """The sample of a line that `schedule_regret.py` wrote about a machine, without disturbed measurements."""
         found = json.loads(line)
         usual = [median(of_row) for of_row in zip(*found["times"].values(), strict=True)]
         means = {
@@ -53,17 +55,19 @@ class Sample:
         }
         least = min(means.values())
         regrets = {schedule: mean / least - 1 for schedule, mean in means.items()}
-        config = KernelConfig.parse(found["config"])
-        return cls(device, found["op"], config, found["row_class"], found["schedule"], regrets)
+        config, row_class, device = KernelConfig.parse(found["config"]), found["row_class"], machine["device"]
+        if row_class in _BY_STREAMS and machine.get("streams") == "few":
+            device += ", few streams"
+        return cls(device, found["op"], config, row_class, found["schedule"], regrets)
 
 
 def read_samples(paths: Iterable[Path]) -> list[Sample]:
     """The samples in files of `schedule_regret.py`, whose first lines describe the machine."""
     found: list[Sample] = []
     for path in paths:
-        machine, *lines = path.read_text(encoding="utf-8").splitlines()
-        device = json.loads(machine)["device"]
-        found.extend(Sample.of_line(line, device) for line in lines)
+        head, *lines = path.read_text(encoding="utf-8").splitlines()
+        machine = json.loads(head)
+        found.extend(Sample.of_line(line, machine) for line in lines)
     return found
 
 

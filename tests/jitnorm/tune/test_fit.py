@@ -98,6 +98,17 @@ def test_samples_are_read_without_disturbed_times(tmp_path: Path) -> None:
     assert forms_in([found]) == ["1", BY_RULE]
 
 
+@pytest.mark.parametrize(("row_class", "device"), [("fewest", "H200, few streams"), ("some", "H200")])
+def test_a_program_with_few_streams_is_another_device_to_few_rows(row_class: str, device: str, tmp_path: Path) -> None:
+    facts = {"op": "rmsnorm", "config": str(KernelConfig("rmsnorm", 5120)), "row_class": row_class, "schedule": ""}
+    path = tmp_path / "regret.jsonl"
+    path.write_text(
+        json.dumps({"device": "H200", "streams": "few"}) + "\n" + json.dumps({**facts, "times": {"": [1.0]}})
+    )
+    (found,) = read_samples([path])
+    assert found.device == device
+
+
 def test_the_schedule_of_a_form_that_is_the_rules_own_has_no_text_and_of_one_that_does_not_fit_there_is_none() -> None:
     config = KernelConfig("rmsnorm", 4608)
     assert schedules_of(config, [BY_RULE, "1", "2w", "1/8b2"], HOPPER) == ["", "9x1", "", None]
