@@ -178,7 +178,8 @@ def _shortest(config: KernelConfig, chunks: int, is_fast: bool = False) -> RowSc
 def _gains_by_late_signals(config: KernelConfig) -> bool:
     """Whether a kernel for few rows is so short that dependents should be signalled late; see kernels/signals.py.
 
-    Longer ones would lose up to 20 %: NVFP4 of 9 groups, and by row; those with a residual gain nothing.
+    By a signal at the statistic, longer ones would lose up to 20 %: NVFP4 of 9 groups, and by row; those with a
+    residual gain nothing.
     """
     is_fp4 = config.quant is not None and config.quant.element == "e2m1"
     is_long = groups_of(config) > (_LATE_GROUPS_OF_FP4 if is_fp4 else _LATE_GROUPS)

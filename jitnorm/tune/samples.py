@@ -17,7 +17,8 @@ from jitnorm.kernels.schedule_form import ScheduleForm
 from jitnorm.kernels.target import Target
 
 _parsed = lru_cache(maxsize=None)(ScheduleForm.parse)
-# Classes of calls that hang on when the next kernel begins, which depends on how many streams a program has used.
+# Classes of calls so short that it counts when the next kernel begins, which depends on how many streams a program has
+# used.
 _BY_STREAMS = ("fewest", "few")
 # A time so many times the median of all schedules was disturbed: even with spilled registers, none takes as long.
 _DISTURBED = 4.0
@@ -28,7 +29,7 @@ class Sample:
     """A measured case.
 
     Attributes:
-        device: the GPU's name, and for calls that hang on it whether the program had used few streams.
+        device: the GPU's name, and for few rows whether the program had used few streams.
         op: its name in `jitnorm bench`.
         config: the configuration of the kernel that the rules choose.
         row_class: the class of its calls.
