@@ -18,7 +18,7 @@ from .registers import (
 from .row_parts import has_separate_parts, of_few_rows, of_rows_that_fill
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .schedule import MAX_WARPS, PREFERRED_CHUNKS, PREFERRED_WARPS, row_schedule, why_unfit
-from .short_rows import SINGLE_WARP_GROUPS, scales_columns
+from .short_rows import SINGLE_WARP_GROUPS, scales_columns, usual_small_schedule
 from .target import Target
 
 # Warps of blocks with parts of a short row, in order of preference among those that leave the fewest idle; longer rows
@@ -55,11 +55,13 @@ def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> s
         >>> few_rows_schedule(swiglu, hopper, "few"), few_rows_schedule(swiglu, hopper, "usual")
         ('24x1b6o8', '')
         >>> few_rows_schedule(KernelConfig("rmsnorm", 5376), hopper, "few")
-        '11x1wuq'
+        '11x1wuqld'
         >>> few_rows_schedule(KernelConfig("rmsnorm", 18432), hopper, "fewest")
         '40x1wuqlb8'
     """
     schedule = None
+    if row_class == "usual" and groups_of(config) == 1 and not config.all_reduce:
+        schedule = usual_small_schedule(config)
     if row_class in ("fewest", "few", *_WAVES) and groups_of(config) > 1 and not (config.all_reduce or config.backward):
         if row_class == "fewest":
             schedule = _in_cluster(config)

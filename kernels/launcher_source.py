@@ -7,6 +7,7 @@ from pathlib import Path
 from .launch_recipe import LAUNCHER_ABI, MOST_BYTES
 from .row_classes import (
     FEW_ROWS,
+    FEW_SMALL_ELEMENTS,
     FEWEST_ROWS,
     LONG_ROW,
     MANY_ELEMENTS,
@@ -15,6 +16,7 @@ from .row_classes import (
     ROW_CLASSES,
     SEVERAL_ROWS,
     SHORT_ROW,
+    SMALL_ROW,
     SOME_ROWS,
 )
 
@@ -56,6 +58,7 @@ def launcher_source() -> str:
         f"constexpr int64_t kLongRow = {LONG_ROW};\n"
         f"constexpr int64_t kManyRows = {MANY_ROWS}, kShortRow = {SHORT_ROW}, kManyElements = {MANY_ELEMENTS};\n"
         f"constexpr int64_t kManyShortElements = {MANY_SHORT_ELEMENTS};\n"
+        f"constexpr int64_t kSmallRow = {SMALL_ROW}, kFewSmallElements = {FEW_SMALL_ELEMENTS};\n"
         f"enum RowClass : int16_t {{ {classes} }};\n"
     )
     return "\n".join([prelude, constants, *rest])

@@ -189,6 +189,19 @@ def small_row_schedule(config: KernelConfig) -> RowSchedule:
     return RowSchedule(1, 1, prefetches_weight=True, rows_per_block=_BLOCK_THREADS // lanes, lanes_per_row=lanes)
 
 
+def usual_small_schedule(config: KernelConfig) -> RowSchedule | None:
+    """The schedule of rows of up to a group that are not few, but not many either; None if that of few is as fast.
+
+    On an H200, queries and keys of 1024 x 3072 took 6.3 us with that of few, 5.5 with that of many, rotated ones to FP8
+    up to 8 % longer.
+    """
+    gains = _is_small_norm(config) or (holds_halves(config) and config.quant is not None)
+    if not gains or chunks_of(config) == 1:
+        return None
+    schedule = small_row_schedule(replace(config, many_rows=True))
+    return None if schedule == small_row_schedule(config) else schedule
+
+
 def _rotated_heads_schedule(config: KernelConfig) -> RowSchedule:
     """Heads of which a lane has two chunks, half a head apart.
 

@@ -134,6 +134,7 @@ class Dispatcher {
     const int64_t elements = rows * hidden_size;
     const bool is_short = hidden_size <= kShortRow && rows >= kManyRows;
     if (elements >= kManyElements || (is_short && elements >= kManyShortElements)) return kMany;
+    if (hidden_size <= kSmallRow) return elements <= kFewSmallElements ? kFew : kUsual;
     if (rows <= kFewRows) return rows <= kFewestRows && hidden_size > kLongRow ? kFewest : kFew;
     return rows <= kSomeRows ? kSome : rows <= kSeveralRows ? kSeveral : kUsual;
   }
