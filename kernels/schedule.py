@@ -152,8 +152,10 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
         return "rows of two lengths do not take the fast path"
     if schedule.favours_latency and (has_separate_parts(config) or schedule.loads_ahead):
         return "only rows with a statistic or a scale of their own, one to a block, favour latency"
-    if schedule.signals_late and (not config.normalizes or config.residual or schedule.loads_ahead):
-        return "only norms without a residual signal dependents at their statistic, unless rows are loaded ahead"
+    if schedule.signals_late and (not config.normalizes or schedule.loads_ahead):
+        return "only norms signal dependents late, unless rows are loaded ahead"
+    if schedule.signals_late and schedule.favours_latency and config.residual:
+        return "with a residual, a schedule that favours latency signals dependents at once"
     if schedule.stays_shared and (not schedule.loads_ahead or schedule.keeps_unpacked or schedule.stores_sum_early):
         return "only rows that are loaded ahead stay in shared memory, where neither floats nor sums are kept"
     if config.amax_parts and (schedule.rows_at_once > 1 or schedule.loads_ahead):

@@ -11,7 +11,7 @@ from .row_parts import has_separate_parts
 from .row_schedule import CHUNKS_AT_ONCE
 from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes, staged_rows
 from .schedule import row_schedule, stores_in_pairs, stores_sum_early
-from .signals import awaits_values, late_blocks
+from .signals import awaits_stores, awaits_values, late_blocks
 from .target import Target
 
 
@@ -30,6 +30,7 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
     yield integer("kThreads", schedule.threads)
     yield integer("kLateBlocks", late_blocks(config, schedule))
     yield boolean("kLateSignalsAwaitValues", awaits_values(config, schedule))
+    yield boolean("kLateSignalsAwaitStores", awaits_stores(schedule))
     yield boolean("kInClusters", schedule.blocks_per_row > 1 and not has_separate_parts(config))
     yield boolean("kHoldsRow", schedule.holds_row)
     yield boolean("kStaysShared", schedule.stays_shared)

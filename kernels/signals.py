@@ -1,7 +1,8 @@
 """When a kernel signals its dependents, by programmatic dependent launch: the next kernel then begins while it runs.
 
 A dependent begins 0.5 us after the signal. If it finds that the previous kernel is about to complete, it waits up to
-0.4 us longer than if that had completed, so kernels should not signal 0.4 to 0.7 us before they end.
+0.4 us longer than if that had completed, so kernels of few rows should not signal 0.4 to 0.7 us before they end. With
+more rows, blocks of a dependent, which only wait, take the place of blocks that work.
 """
 
 from __future__ import annotations
@@ -23,11 +24,6 @@ _GROUPS_SOON_ENCODED = 7
 def late_blocks(config: KernelConfig, schedule: RowSchedule) -> int:
     """Up to how many blocks signal dependents late; 0 if any signal as soon as their rows are found or requested.
 
-    Late is once activations are computed, and for a norm whose schedule says so after its statistic, or once its values
-    are computed (`awaits_values`). On an H100, SwiGLU to FP8 groups of 1 x 1536 takes 1.10 us, not 1.38, of 128 x 6784
-    2.97, not 3.25, RMSNorm of 1 x 2304 1.28, not 1.47. Some norms of a few hundred rows gain, too: RMSNorm of 256 x
-    8192 takes 4.68 us, not 5.23.
-
     Example:
         >>> norm = KernelConfig("rmsnorm", 4096)
         >>> [late_blocks(norm, RowSchedule.parse(text)) for text in ("8x1wuq", "8x1wuqld", "8x1wuqd")]
@@ -39,13 +35,24 @@ def late_blocks(config: KernelConfig, schedule: RowSchedule) -> int:
 
 
 def awaits_values(config: KernelConfig, schedule: RowSchedule) -> bool:
-    """Whether late signals await the values of a row, not only its statistic.
+    """Whether late signals of few rows await the values of a row, not only its statistic.
 
-    RMSNorm of 1 x 5120 on an H100 takes 1.33 us with 10x1wuqld, and 1.56 in a program that has used many streams; if it
-    signalled at the statistic, 5x2wuqld would take 1.71 and 1.42.
+    Activations do: on an H100, SwiGLU to FP8 groups of 1 x 1536 takes 1.10 us, not 1.38, of 128 x 6784 2.97, not 3.25.
+    So do longer rows: RMSNorm of 1 x 5120 takes 1.33 us with 10x1wuqld, and 1.56 in a program that has used many
+    streams; if it signalled at the statistic, 5x2wuqld would take 1.71 and 1.42.
 
     Example:
         >>> [awaits_values(KernelConfig("rmsnorm", size), RowSchedule.parse("8x1wuqld")) for size in (3584, 4096)]
         [False, True]
     """
     return not config.normalizes or (schedule.favours_latency and groups_of(config) > _GROUPS_SOON_ENCODED)
+
+
+def awaits_stores(schedule: RowSchedule) -> bool:
+    """Whether late signals await the stores of a row: on an H200, RMSNorm of 256 x 8192 takes 3.87 us, not 4.35.
+
+    Example:
+        >>> [awaits_stores(RowSchedule.parse(text)) for text in ("8x1wuqld", "8x1wuqd")]
+        [False, True]
+    """
+    return schedule.signals_late and not schedule.favours_latency

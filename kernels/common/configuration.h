@@ -85,6 +85,7 @@ enum : bool {
   kFoldsSums = false,
   kHasPdl = false,
   kLateSignalsAwaitValues = false,
+  kLateSignalsAwaitStores = false,
   kInClusters = false,
   kHoldsRow = true,
   kStaysShared = false,

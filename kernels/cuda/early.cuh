@@ -23,11 +23,13 @@ constexpr bool kFetchesEarly =
     kHasPdl && kTakesFastPath && kNormalizes && (kCombine == Combine::kInput || kCombine == Combine::kAdd);
 
 // What a block has done with its rows, or with the last of a lane's chunks.
-enum class Phase { kFound, kRequested, kSummed, kComputed };
+enum class Phase { kFound, kRequested, kSummed, kComputed, kStored };
 
-// After which phase dependents are signalled, and in launches of few blocks; see kernels/signals.py.
+// After which phase dependents are signalled, and in launches of few enough blocks; see kernels/signals.py.
 constexpr Phase kSignal = kHurriesWarps ? Phase::kFound : Phase::kRequested;
-constexpr Phase kLateSignal = kLateSignalsAwaitValues ? Phase::kComputed : Phase::kSummed;
+constexpr Phase kLateSignal = kLateSignalsAwaitStores   ? Phase::kStored
+                              : kLateSignalsAwaitValues ? Phase::kComputed
+                                                        : Phase::kSummed;
 
 JITNORM_INLINE bool signals_after(Phase phase) {
   const bool is_late = kLateBlocks > 0 && gridDim.x <= kLateBlocks;

@@ -304,6 +304,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
   begin_sharing();
   find_statistics(a, of, warp, lane, [] {});
   finish_rows(a, of, call, thread, warp, lane, [](int) {});
+  signal_after(Phase::kStored);
 }
 
 JITNORM_INLINE void process_rows(const Arguments& a, Int64 block) {

@@ -57,7 +57,7 @@ def test_few_rows_have_candidates_that_shorten_the_way_of_one() -> None:
     assert not fast("quantize:hidden_size=4096,quant=e2m1/16", "few")
 
 
-def test_rows_in_few_waves_have_candidates_whose_dependents_wait_for_their_statistic() -> None:
+def test_rows_in_few_waves_have_candidates_whose_dependents_wait_for_their_stores() -> None:
     def fast(text: str) -> set[str]:
         found, more = (candidates(KernelConfig.parse(text), HOPPER, each) for each in ("some", "several"))
         assert found == more
@@ -65,8 +65,8 @@ def test_rows_in_few_waves_have_candidates_whose_dependents_wait_for_their_stati
 
     plain = {"8x1wuq", "8x1wuql", "4x2wuq", "4x2wuql"}
     assert fast("rmsnorm:hidden_size=4096") == plain
-    assert fast("rmsnorm:hidden_size=4096,pdl=true") == plain | {"8x1wuqd", "4x2wuqd"}
-    summed = {"9x2wq", "9x2wql", "9x2ql"}
+    assert fast("rmsnorm:hidden_size=4096,pdl=true") == plain | {"8x1wuqd", "4x2wuqd", "3x3wqd"}
+    summed = {"9x2wq", "9x2wql", "9x2ql", "9x2wqd", "9x2qd", "6x3qd"}
     assert fast("rmsnorm:hidden_size=8448,residual=true,pdl=true") == summed
     assert "32x2wqlb8" in fast("rmsnorm:hidden_size=29312,gate=norm")
 

@@ -198,6 +198,13 @@ def test_on_hopper_few_longer_rows_signal_dependents_once_values_are_computed(tm
     assert root < late < max(place for place, opcode in enumerate(found) if opcode.startswith("STG"))
 
 
+@pytest.mark.parametrize("schedule", ["8x1wuqd", "4x2wuqd"])
+def test_on_hopper_many_rows_signal_dependents_once_stored(schedule: str, tmp_path: Path) -> None:
+    found = opcodes(f"rmsnorm:hidden_size=4096,pdl=true,schedule={schedule}", "sm_90a", tmp_path)
+    signal = max(place for place, opcode in enumerate(found) if opcode == "PREEXIT")
+    assert max(place for place, opcode in enumerate(found) if opcode.startswith("STG")) < signal
+
+
 GRADIENTS = (
     *(f"layernorm:hidden_size={size},backward=true" for size in (4096, 8192, 12288, 16384)),
     "layernorm:hidden_size=12288,backward=true,residual=true",

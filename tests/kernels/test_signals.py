@@ -6,14 +6,15 @@ import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.row_schedule import RowSchedule
-from jitnorm.kernels.signals import awaits_values, late_blocks
+from jitnorm.kernels.schedule import why_unfit
+from jitnorm.kernels.signals import awaits_stores, awaits_values, late_blocks
 from jitnorm.kernels.target import Target
 
 HOPPER = Target("sm_90a")
 
 
 @pytest.mark.parametrize(("schedule", "blocks"), [("8x1wuql", 0), ("8x1wuqld", 64), ("8x1wuqd", 2**31 - 1)])
-def test_norms_signal_dependents_at_their_statistic_if_the_schedule_says_so(schedule: str, blocks: int) -> None:
+def test_norms_signal_dependents_late_if_the_schedule_says_so(schedule: str, blocks: int) -> None:
     config = KernelConfig("rmsnorm", 4096, schedule=schedule)
     assert late_blocks(config, RowSchedule.parse(schedule)) == blocks
     assert f"kLateBlocks = {blocks}," in generate(config, HOPPER).text
@@ -27,6 +28,19 @@ def test_norms_of_few_long_rows_compute_their_values_before_the_signal(size: int
     config = KernelConfig("rmsnorm", size, schedule=schedule)
     assert awaits_values(config, RowSchedule.parse(schedule)) is is_late
     assert f"kLateSignalsAwaitValues = {str(is_late).lower()}," in generate(config, HOPPER).text
+
+
+@pytest.mark.parametrize(("schedule", "is_last"), [("8x1wuqld", False), ("8x1wuqd", True), ("8x1wuq", False)])
+def test_norms_of_many_rows_store_them_before_the_signal(schedule: str, is_last: bool) -> None:
+    config = KernelConfig("rmsnorm", 4096, schedule=schedule)
+    assert awaits_stores(RowSchedule.parse(schedule)) is is_last
+    assert f"kLateSignalsAwaitStores = {str(is_last).lower()}," in generate(config, HOPPER).text
+
+
+def test_with_a_residual_only_many_rows_signal_late() -> None:
+    config = KernelConfig("rmsnorm", 4096, residual=True)
+    assert not why_unfit(config, HOPPER, RowSchedule.parse("8x1wqd"))
+    assert "residual" in why_unfit(config, HOPPER, RowSchedule.parse("8x1wqld"))
 
 
 @pytest.mark.parametrize(
