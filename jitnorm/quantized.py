@@ -41,10 +41,11 @@ class QuantizedTensor:
     Example:
         >>> import numpy as np
         >>> from jitnorm import quantize
-        >>> q = quantize(np.ones((2, 64), np.float16), spec=QuantSpec("e2m1", 16, "e4m3"))
+        >>> x = np.full((2, 64), 6, np.float16)
+        >>> q = quantize(x, spec=QuantSpec("e2m1", 16, "e4m3"))
         >>> q
-        QuantizedTensor(e2m1/16/e4m3/linear/none, shape=(2, 64), data=float4_e2m1fn (2, 32), scale=float8_e4m3fn (2, 4))
-        >>> bool((q.dequantize() == 1).all()), q == quantize(np.ones((2, 64), np.float32), spec=q.spec)
+        QuantizedTensor(e2m1/16/e4m3/linear/none, shape=(2, 64), data=uint8 (2, 32), scale=float8_e4m3fn (2, 4))
+        >>> bool((q.dequantize() == x).all()), q == quantize(x.astype(np.float32), spec=q.spec)
         (True, True)
     """
 

@@ -58,7 +58,7 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
 
     Example:
         >>> [str(each) for each in candidates(KernelConfig("rmsnorm", 1536), Target("sm_90a"))][:4]
-        ['3x1', '3x1w', '2x2', '2x2w']
+        ['3x1wu', '2x2wu', '3x1', '2x2']
     """
     config = replace(config, schedule="")
     is_small = groups_of(config) == 1

@@ -65,7 +65,7 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
 
     Example:
         >>> row_schedule(KernelConfig("rmsnorm", 4096), Target("sm_90a")).threads
-        256
+        128
     """
     schedule = _named_schedule(config, target) if config.schedule else _schedule_by_rules(config, target)
     if config.amax_parts and not config.schedule:

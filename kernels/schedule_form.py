@@ -63,7 +63,8 @@ class ScheduleForm:
         """The form of a schedule for a configuration.
 
         Example:
-            >>> str(ScheduleForm.of(RowSchedule.parse("24x1b6o8"), KernelConfig("quantize", 12288, weight="none")))
+            >>> swiglu = KernelConfig("quantize", 11648, weight="none", gate_columns=11648)
+            >>> str(ScheduleForm.of(RowSchedule.parse("24x1b6o8"), swiglu))
             '1/4t1024'
         """
         blocks, residents = schedule.blocks_per_row, schedule.resident_blocks

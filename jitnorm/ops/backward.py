@@ -76,8 +76,8 @@ def rmsnorm_backward(
         >>> import numpy as np
         >>> x, grad = np.array([[3.0, 4.0]], np.float32), np.array([[1.0, 0.0]], np.float32)
         >>> input_grad, weight_grad = rmsnorm_backward(grad, x, np.ones(2, np.float32), eps=0.0)
-        >>> input_grad.round(4).tolist(), weight_grad.round(4).tolist()
-        ([[0.181, -0.1358]], [0.8485, 0.0])
+        >>> [each.astype(float).round(4).tolist() for each in (input_grad, weight_grad)]
+        [[[0.181, -0.1358]], [0.8485, 0.0]]
     """
     op = gradients.RMSNORM_BACKWARD
     made = _backward(op, False, input, grad, weight, None, None, residual_grad, input_grad, eps, enable_pdl, stream)
@@ -93,7 +93,8 @@ def gemma_rmsnorm_backward(
     Example:
         >>> import numpy as np
         >>> x, grad = np.array([[3.0, 4.0]], np.float32), np.array([[1.0, 0.0]], np.float32)
-        >>> gemma_rmsnorm_backward(grad, x, np.zeros(2, np.float32), eps=0.0)[0].round(4).tolist()
+        >>> input_grad, _ = gemma_rmsnorm_backward(grad, x, np.zeros(2, np.float32), eps=0.0)
+        >>> input_grad.astype(float).round(4).tolist()
         [[0.181, -0.1358]]
     """
     op = gradients.GEMMA_RMSNORM_BACKWARD
@@ -151,7 +152,7 @@ def layernorm_backward(
         >>> gamma, beta = np.ones(3, np.float32), np.zeros(3, np.float32)
         >>> _, mean, rstd = layernorm_with_statistics(x, gamma, beta, eps=0.0)
         >>> found = layernorm_backward(grad, x, mean, rstd, gamma)
-        >>> [each.round(4).tolist() for each in found]
+        >>> [each.astype(float).round(4).tolist() for each in found]
         [[[0.1021, -0.2041, 0.1021]], [-1.2247, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
     op = gradients.LAYERNORM_BACKWARD

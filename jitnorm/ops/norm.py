@@ -116,7 +116,7 @@ def rmsnorm_silu(
     Example:
         >>> import numpy as np
         >>> rmsnorm_silu(np.array([[3.0, -4.0]], np.float16), np.ones(2, np.float16), eps=0.0)
-        array([[ 0.5938, -0.276 ]], dtype=float16)
+        array([[ 0.594, -0.276]], dtype=float16)
     """
     made: Tensor = _ACTIVATED.call(input, weight, out, eps, stream, enable_pdl, rounding, activation)
     return made

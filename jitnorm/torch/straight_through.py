@@ -40,7 +40,7 @@ def fake_norm_quantize(
         >>> x, weight = torch.ones(2, 64, requires_grad=True), torch.ones(64, requires_grad=True)
         >>> y = fake_norm_quantize(x, weight, jitnorm.MXFP8)
         >>> y.sum().backward()
-        >>> float(y[0, 0]), float(weight.grad[0])
+        >>> y[0, 0].item(), weight.grad[0].item()
         (1.0, 1.9999990463256836)
     """
     if torch.compiler.is_dynamo_compiling() and _is_transforming():

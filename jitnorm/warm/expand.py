@@ -35,8 +35,8 @@ def configs_of(name: str, chosen: Choices, target: Target) -> list[KernelConfig]
         ValueError: something is not allowed.
 
     Example:
-        >>> [config.pdl for config in configs_of("rmsnorm", {"hidden_size": 1024}, Target("sm_90a"))]
-        [True]
+        >>> {config.pdl for config in configs_of("rmsnorm", {"hidden_size": 1024}, Target("sm_90a"))}
+        {True}
     """
     chosen_class = chosen.get("row_class", "all")
     require_one_of("row_class", chosen_class, ("all", *ROW_CLASSES))
@@ -65,8 +65,8 @@ def configs_of_text(text: str, target: Target, row_classes: Sequence[str] = ROW_
         ValueError: the text cannot be read, or something is not allowed.
 
     Example:
-        >>> [config.pdl for config in configs_of_text("rmsnorm:hidden_size=1024", Target("sm_90a"))]
-        [True]
+        >>> {config.pdl for config in configs_of_text("rmsnorm:hidden_size=1024", Target("sm_90a"))}
+        {True}
     """
     literal, named = KernelConfig.parse(text), read_fields(text)
     if named.keys() >= set(ALWAYS_NAMED):

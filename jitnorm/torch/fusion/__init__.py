@@ -21,6 +21,7 @@ def fuse(*, norms: bool = True) -> dict[str, Any]:
         the options, which can be combined with others, or passed to ``torch._inductor.config.patch``.
 
     Example:
+        >>> import torch
         >>> norm = torch.nn.RMSNorm(64, eps=1e-6).bfloat16()
         >>> compiled = torch.compile(norm, fullgraph=True, options=fuse())
     """
