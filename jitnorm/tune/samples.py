@@ -17,9 +17,6 @@ from jitnorm.kernels.schedule_form import ScheduleForm
 from jitnorm.kernels.target import Target
 
 _parsed = lru_cache(maxsize=None)(ScheduleForm.parse)
-# Classes of calls so short that it counts when the next kernel begins, which depends on how many streams a program has
-# used.
-_BY_STREAMS = ("fewest", "few")
 # A time so many times the median of all schedules was disturbed: even with spilled registers, none takes as long.
 _DISTURBED = 4.0
 
@@ -29,7 +26,8 @@ class Sample:
     """A measured case.
 
     Attributes:
-        device: the GPU's name, and for few rows whether the program had used few streams.
+        device: the GPU's name, and for calls so short that it counts when the next kernel begins, whether the program
+            had used few streams, on which that depends.
         op: its name in `jitnorm bench`.
         config: the configuration of the kernel that the rules choose.
         row_class: the class of its calls.
@@ -57,7 +55,7 @@ class Sample:
         least = min(means.values())
         regrets = {schedule: mean / least - 1 for schedule, mean in means.items()}
         config, row_class, device = KernelConfig.parse(found["config"]), found["row_class"], machine["device"]
-        if row_class in _BY_STREAMS and machine.get("streams") == "few":
+        if row_class != "many" and machine.get("streams") == "few":
             device += ", few streams"
         return cls(device, found["op"], config, row_class, found["schedule"], regrets)
 
