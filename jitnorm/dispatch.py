@@ -75,6 +75,7 @@ class Dispatcher:
             the next call.
         launch: one call into the launcher, with the arguments of `run`; returns None, or, if there is no kernel yet and
             nothing was written, the facts of the call.
+        find: likewise, but returns the kernel of the call, or None, and runs nothing.
         make_torch_call: see `interop.torch_calls`.
     """
 
@@ -102,7 +103,7 @@ class Dispatcher:
         self._weight = next((i for i, a in enumerate(tensors) if a.name.endswith("weight")), None)
         self._dtypes = {a.field: i for i, a in enumerate(tensors) if a.field in ("angles", "positions", "slots")}
         functions = launcher().make_dispatcher(json.dumps(dispatch_signature(example)))
-        self.launch, self._learn, self._facts, self.make_torch_call = functions
+        self.launch, self._learn, self._facts, self.find, self.make_torch_call = functions
 
     def in_words(self, error: Exception) -> Exception:
         """The error, an argument named as the op's caller knows it."""

@@ -109,6 +109,13 @@ class Outputs:
         else:
             return
         first = named[self.leaders[0]]
+        for name, make in self.makers_of(framework, named).items():
+            if named[name] is None:
+                named[name] = make(first)
+
+    def makers_of(self, framework: Framework, named: Mapping[str, Any]) -> Makers:
+        """What allocates the outputs of a call; arguments and errors are those of `allocate`."""
+        first = named[self.leaders[0]]
         call: Hashable = framework.likeness(first)
         if len(self.leaders) > 1:
             call = call, *[_shape_of(named, name) for name in self.leaders]
@@ -119,9 +126,7 @@ class Outputs:
             if len(self.makers) >= _MOST_MAKERS:  # an engine's calls have only a few shapes
                 self.makers.clear()
             self.makers[call] = makers
-        for name, make in makers.items():
-            if named[name] is None:
-                named[name] = make(first)
+        return makers
 
     @cache  # noqa: B019 - dispatchers live as long as the process
     def _allocated(self, columns: int, dtype: str) -> dict[str, tuple[Shape, str]]:

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop.record import Record, Views
+
+if TYPE_CHECKING:
+    from jitnorm.dispatch import Dispatcher
+
+
+@dataclass(frozen=True)
+class Step:
+    """A launch of a call.
+
+    Attributes:
+        dispatcher: makes it.
+        renamed: the call's names of arguments that the dispatcher names otherwise.
+    """
+
+    dispatcher: Dispatcher
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self, arguments: Iterable[str]) -> list[str]:
+        """The call's names of the dispatcher's arguments."""
+        return [self.renamed.get(name, name) for name in arguments]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +43,7 @@ class CallForm:
         converted: what arguments other than None become, given the call's first tensor, too, where the framework's
             own function does not take them as they are.
         merged: an argument whose last two dimensions the dispatcher takes as one; empty for none.
+        steps: the two launches of a call, of which the second reads what the first writes; empty for one launch.
     """
 
     parameters: str
@@ -31,3 +52,4 @@ class CallForm:
     views: Views = field(default_factory=dict)
     converted: Mapping[str, Callable[[Any, Any], Any]] = field(default_factory=dict)
     merged: str = ""
+    steps: tuple[Step, ...] = ()

@@ -6,17 +6,16 @@ In Python they would add 1 us to a call; see docs/measured.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.interop.base import FastPath, Framework, stream_handle
-from jitnorm.interop.form import CallForm
+from jitnorm.interop.form import CallForm, Step
 from jitnorm.interop.record import Record, View
 from jitnorm.launcher import object_at
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
-    from jitnorm.outputs import Outputs
 
 _TUPLE, _SINGLE, _NONE = 0, 1, 2  # as in kernels/launcher/torch_call.h, like the next line
 _SHAPE, _RECORD, _PARAMETER = -1, -2, -3
@@ -57,45 +56,66 @@ def usual_call(
         form: the form of the calls.
         otherwise: makes the other calls; without it, they return None.
     """
-    outputs, order, record = dispatcher.outputs, [*form.parameters.split(), "stream"], form.record
-    allocated = [name for name in outputs.names if name not in outputs.updated]
-    objects = _objects(torch, framework, _pattern_finder(torch, framework, outputs, form, allocated), record, otherwise)
-    given = [order.index(name) if name in order else -1 for name in (*dispatcher.arguments, "stream")]
+    steps, order, record = form.steps or (Step(dispatcher),), [*form.parameters.split(), "stream"], form.record
+    written = _names(steps, lambda of: of.outputs.names)
+    allocated = _without(written, _names(steps, lambda of: of.outputs.updated))
+    leaders = _without(_names(steps, lambda of: of.outputs.leaders), allocated)
+    tensors = _names(steps, lambda of: of.names)
+    arguments = [*tensors, *_without(_names(steps, lambda of: of.arguments), tensors)]
+    find_patterns = _pattern_finder(torch, framework, steps, form, leaders, allocated)
+    objects = _objects(torch, framework, find_patterns, record, otherwise)
+    given = [order.index(name) if name in order else -1 for name in (*arguments, "stream")]
     place_of = {name: _PARAMETER - place for place, name in enumerate(order)}
-    place_of |= {"record": _RECORD, **{name: place for place, name in enumerate(dispatcher.arguments)}}
+    place_of |= {"record": _RECORD, **{name: place for place, name in enumerate(arguments)}}
     returned = re.findall(r"\{(\w+)\}", form.result)
     kind = _NONE if form.result == "None" else _TUPLE if form.result.startswith("(") else _SINGLE
-    places = ([place_of[name] for name in each] for each in (outputs.names, allocated, outputs.leaders, returned))
+    places = ([place_of[name] for name in each] for each in (written, allocated, leaders, returned))
     attributes, shaped, values = [], 0, 1
     if record is not None:
         attributes = [_SHAPE, *(place_of[name] for name in record.tensors.values())]
         shaped, values = place_of[record.shaped], record.values
-    address = dispatcher.make_torch_call(
-        dispatcher.tensor_count, len(order), given, *places, kind, attributes, shaped, values,
-        place_of.get(form.merged, -1), id(objects),
+    first, *later = steps
+    taken = [[place_of[name] for name in step.named(step.dispatcher.arguments)] for step in steps]
+    address = first.dispatcher.make_torch_call(
+        len(tensors), len(order), given, *places, kind, attributes, shaped, values, place_of.get(form.merged, -1),
+        taken[0], *((taken[1], later[0].dispatcher.find) if later else ([], None)), id(objects),
     )  # fmt: skip
     made: Callable[..., Any] = object_at(address)
     return made
 
 
+def _names(steps: Sequence[Step], names_of: Callable[[Dispatcher], Iterable[str]]) -> list[str]:
+    """The call's names of certain arguments of its launches."""
+    return list(dict.fromkeys(name for step in steps for name in step.named(names_of(step.dispatcher))))
+
+
+def _without(names: Iterable[str], others: Sequence[str]) -> list[str]:
+    return [name for name in names if name not in others]
+
+
 def _pattern_finder(
-    torch: Any, framework: Framework, outputs: Outputs, form: CallForm, allocated: Sequence[str]
-) -> Callable[..., tuple[Any, ...] | None]:
+    torch: Any, framework: Framework, steps: Sequence[Step], form: CallForm, leaders: Sequence[str],
+    allocated: Sequence[str],
+) -> Callable[..., tuple[Any, ...] | None]:  # fmt: skip
     """A function that finds patterns for allocated outputs, given the tensors that these depend on; None if unknown."""
 
-    def find_patterns(*leaders: Any) -> tuple[Any, ...] | None:
+    def find_patterns(*given: Any) -> tuple[Any, ...] | None:
         """Tensors that outputs are allocated like, then what the kernel writes if that is no view of itself."""
-        known = [
-            framework.merge_last_two(each) if name == form.merged else each
-            for name, each in zip(outputs.leaders, leaders, strict=True)
-        ]
-        likeness = framework.likeness(known[0])
-        makers = outputs.makers.get((likeness, *(each.shape for each in known)) if known[1:] else likeness, {})
-        found = tuple(getattr(makers.get(name), "pattern", None) for name in allocated)
-        if any(each is None for each in found):
-            return None
+        known = {
+            name: framework.merge_last_two(each) if name == form.merged else each
+            for name, each in zip(leaders, given, strict=True)
+        }
+        for step in steps:  # patterns of what the first launch writes lead the second
+            outputs = step.dispatcher.outputs
+            names = zip(outputs.leaders, step.named(outputs.leaders), strict=True)
+            makers = outputs.makers_of(framework, {leader: known[name] for leader, name in names})
+            patterns = [getattr(make, "pattern", None) for make in makers.values()]
+            if any(each is None for each in patterns):
+                return None
+            known |= zip(step.named(makers), patterns, strict=True)
+        found = tuple(known[name] for name in allocated)
         viewed = [
-            _viewed(torch, each, leaders[0], form.views.get(name)) for name, each in zip(allocated, found, strict=True)
+            _viewed(torch, each, given[0], form.views.get(name)) for name, each in zip(allocated, found, strict=True)
         ]
         return *viewed, *(None if view is each else each for view, each in zip(viewed, found, strict=True))
 
@@ -124,7 +144,7 @@ def _objects(
     Each check of torch's state takes 30 to 60 ns, its public equivalent several times that.
     """
     return (
-        None, Exception, float, int, torch.Tensor, framework.types, torch.Tensor.is_neg, "requires_grad",
+        None, Exception, RuntimeError, float, int, torch.Tensor, framework.types, torch.Tensor.is_neg, "requires_grad",
         torch._C._len_torch_dispatch_stack, torch._C._is_tracing, vars(torch.autograd.forward_ad), "_current_level",
         torch.is_grad_enabled, torch._C._increment_version, framework.note_written, find_patterns, torch.empty_like,
         stream_handle, otherwise, *_parts_of(record), torch.Tensor.__dlpack_c_exchange_api__,

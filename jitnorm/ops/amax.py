@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from jitnorm.catalogue.quantizers import COMPUTE_AMAX
-from jitnorm.dispatch import dispatcher_of
+from jitnorm.dispatch import Dispatcher, dispatcher_of
+from jitnorm.interop.form import Step
 from jitnorm.kernels.numerics import AMAX_PARTS
-from jitnorm.ops.forms import Form
-
-_FORM = Form("input amax", "{amax}")
+from jitnorm.ops.forms import Form, Known
 
 
 def compute_amax(x: Any, *, out: Any = None, stream: Any = None) -> Any:
@@ -34,5 +33,13 @@ def compute_amax(x: Any, *, out: Any = None, stream: Any = None) -> Any:
         >>> compute_amax(np.array([[1, -7], [2, 3]], np.float16))
         array([7.], dtype=float32)
     """
-    parts = dispatcher_of(COMPUTE_AMAX, None, AMAX_PARTS).calls[_FORM](x, None, stream)
-    return dispatcher_of(COMPUTE_AMAX, None, 1).calls[_FORM](parts, out, stream)
+    return _CALLS.call(x, out, stream)
+
+
+def _calls() -> tuple[Dispatcher, Form]:
+    of_parts, of_all = (dispatcher_of(COMPUTE_AMAX, None, count) for count in (AMAX_PARTS, 1))
+    steps = Step(of_parts, {"amax": "parts"}), Step(of_all, {"input": "parts"})
+    return of_parts, Form("input amax", "{amax}", steps=steps)
+
+
+_CALLS = Known(_calls, "input amax")

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from jitnorm.catalogue import gradients
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, dispatcher_of
-from jitnorm.interop import framework_of
+from jitnorm.interop.form import Step
 from jitnorm.ops.forms import Form, Known
 from jitnorm.ops.run import Tensor
 
 _SUM = Form("input out", "{out}")
-_SUM_WITH_BIAS = Form("input out", "({out}, {bias_out})")
 # `gemma` is layer normalization's name of the weight.
 _PARAMETERS = "input grad weight gemma mean rstd residual_grad input_grad eps"
-_OF_INPUT, _OF_ALL = Form(_PARAMETERS, "{input_grad}"), Form(_PARAMETERS, "({input_grad}, {partials})")
+# Without a weight, its gradient is None like itself.
+_OF_INPUT, _OF_INPUT_AND_BIAS = (
+    Form(_PARAMETERS, f"({{input_grad}}, {others})") for others in ("{weight}", "{weight}, {weight}")
+)
+_OF_ALL, _OF_ALL_WITH_BIAS = (
+    Form(_PARAMETERS, f"({{input_grad}}, {others})") for others in ("{weight_grad}", "{weight_grad}, {bias_grad}")
+)
 
 
 def sum_rows(
@@ -79,9 +85,12 @@ def rmsnorm_backward(
         >>> [each.astype(float).round(4).tolist() for each in (input_grad, weight_grad)]
         [[[0.181, -0.1358]], [0.8485, 0.0]]
     """
-    op = gradients.RMSNORM_BACKWARD
-    made = _backward(op, False, input, grad, weight, None, None, residual_grad, input_grad, eps, enable_pdl, stream)
-    return made[0], made[1]
+    made: tuple[Any, Any] = _CALLS.call(
+        input, grad, weight, weight, None, None, residual_grad, input_grad, eps, stream,
+        gradients.RMSNORM_BACKWARD, enable_pdl, False, getattr(input, "dtype", None),
+        getattr(weight, "dtype", None),
+    )  # fmt: skip
+    return made
 
 
 def gemma_rmsnorm_backward(
@@ -97,9 +106,12 @@ def gemma_rmsnorm_backward(
         >>> input_grad.astype(float).round(4).tolist()
         [[0.181, -0.1358]]
     """
-    op = gradients.GEMMA_RMSNORM_BACKWARD
-    made = _backward(op, False, input, grad, weight, None, None, residual_grad, input_grad, eps, enable_pdl, stream)
-    return made[0], made[1]
+    made: tuple[Any, Any] = _CALLS.call(
+        input, grad, weight, weight, None, None, residual_grad, input_grad, eps, stream,
+        gradients.GEMMA_RMSNORM_BACKWARD, enable_pdl, False, getattr(input, "dtype", None),
+        getattr(weight, "dtype", None),
+    )  # fmt: skip
+    return made
 
 
 def rmsnorm_bias_backward(
@@ -114,9 +126,12 @@ def rmsnorm_bias_backward(
         >>> rmsnorm_bias_backward(grad, x, np.ones(2, np.float32), eps=0.0)[2].tolist()
         [1.0, 0.0]
     """
-    op = gradients.RMSNORM_BIAS_BACKWARD
-    made = _backward(op, True, input, grad, weight, None, None, residual_grad, input_grad, eps, enable_pdl, stream)
-    return made[0], made[1], made[2]
+    made: tuple[Any, Any, Any] = _CALLS.call(
+        input, grad, weight, weight, None, None, residual_grad, input_grad, eps, stream,
+        gradients.RMSNORM_BIAS_BACKWARD, enable_pdl, True, getattr(input, "dtype", None),
+        getattr(weight, "dtype", None),
+    )  # fmt: skip
+    return made
 
 
 def layernorm_backward(
@@ -155,36 +170,34 @@ def layernorm_backward(
         >>> [each.astype(float).round(4).tolist() for each in found]
         [[[0.1021, -0.2041, 0.1021]], [-1.2247, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
-    op = gradients.LAYERNORM_BACKWARD
-    made = _backward(op, True, input, grad, gemma, mean, rstd, residual_grad, input_grad, None, enable_pdl, stream)
-    return made[0], made[1], made[2]
+    made: tuple[Any, Any, Any] = _CALLS.call(
+        input, grad, gemma, gemma, mean, rstd, residual_grad, input_grad, None, stream,
+        gradients.LAYERNORM_BACKWARD, enable_pdl, True, getattr(input, "dtype", None),
+        getattr(gemma, "dtype", None),
+    )  # fmt: skip
+    return made
 
 
-def _backward(
-    op: Op, has_bias: bool, input: Any, grad: Any, weight: Any, mean: Any, rstd: Any, residual_grad: Any,
-    input_grad: Any, eps: float | None, enable_pdl: bool | None, stream: Any,
-) -> tuple[Any, ...]:  # fmt: skip
-    """The gradients of the input, the weight and the bias; None for those that do not exist.
-
-    `eps` is for ops that compute the statistic of rows themselves.
-    """
-    made = _CALLS.call(input, grad, weight, weight, mean, rstd, residual_grad, input_grad, eps, stream, op, enable_pdl)
-    if weight is None:
-        return made, None, None
-    of_input, partials = made
-    dtype = framework_of(weight, "weight").dtype_name(weight)
-    of = framework_of(input, "input").dtype_name(input)
-    sums = _SUMS.call(partials, None, stream, enable_pdl, dtype, has_bias, of)
-    return (of_input, *sums) if has_bias else (of_input, sums, None)
+def _calls(
+    has_weight: bool, adds: bool, op: Op, enable_pdl: bool | None, has_bias: bool, input: Any, weight: Any
+) -> tuple[Dispatcher, Form]:
+    """The dispatcher of the calls of a gradient, given the dtypes of two tensors; and their form."""
+    dispatcher = dispatcher_of(op, enable_pdl, adds, has_weight)
+    if not has_weight:
+        return dispatcher, _OF_INPUT_AND_BIAS if has_bias else _OF_INPUT
+    sums, _ = _sums(enable_pdl, _name_of(weight), has_bias, _name_of(input))
+    steps = Step(dispatcher), Step(sums, {"input": "partials", "out": "weight_grad", "bias_out": "bias_grad"})
+    return dispatcher, replace(_OF_ALL_WITH_BIAS if has_bias else _OF_ALL, steps=steps)
 
 
-def _calls(has_weight: bool, adds: bool, op: Op, enable_pdl: bool | None) -> tuple[Dispatcher, Form]:
-    return dispatcher_of(op, enable_pdl, adds, has_weight), _OF_ALL if has_weight else _OF_INPUT
+def _name_of(dtype: Any) -> str:
+    """The name of a framework's dtype."""
+    return str(dtype).rpartition(".")[2]
 
 
 def _sums(enable_pdl: bool | None, dtype: str, has_bias: bool, of: str) -> tuple[Dispatcher, Form]:
     dispatcher = dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, has_bias, of)
-    return dispatcher, _SUM_WITH_BIAS if has_bias else _SUM
+    return dispatcher, _SUM
 
 
 _CALLS = Known(_calls, "input grad weight? gemma mean rstd residual_grad? input_grad eps")

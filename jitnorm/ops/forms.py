@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.dispatch import per_options
 from jitnorm.interop import check_shaped, exchanges, generating
-from jitnorm.interop.form import CallForm
+from jitnorm.interop.form import CallForm, Step
 from jitnorm.launcher import launcher, object_at
-from jitnorm.ops.run import run
+from jitnorm.ops.run import run, run_steps
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
@@ -23,13 +23,8 @@ def call({parameters}, stream):
         _generate(type({first}))
     return {result}
 """
-# A launch that finds the largest magnitudes of the tensor's parts, then the call.
-_TWO_LAUNCHES = """
-def call({parameters}, stream):
-    return _calls[_form]({parameters}, _before[_amax]({given}, stream), stream)
-"""
-# The argument that the first of two launches finds.
-_FOUND = "amax_parts"
+# What a first launch writes, and the argument of the second.
+_FOUND = {"amax": "amax_parts"}
 Shape = tuple[int | None, ...]
 """The shape of a tensor; None for extents that do not matter."""
 Kind = str | bool | Shape
@@ -106,10 +101,12 @@ class Form(CallForm):
 
     def of(self, dispatcher: Dispatcher) -> Callable[..., Any]:
         """A function that makes a dispatcher's calls, until a framework's own is known."""
-        parameters = self.parameters.split()
-        if dispatcher.before is not None and _FOUND not in parameters:
-            return self._of_two_launches(dispatcher, dispatcher.before)
-        given = {name: name if name in parameters else "None" for name in (*parameters, *dispatcher.outputs.names)}
+        form = self
+        if dispatcher.before is not None:
+            form = replace(self, steps=(Step(dispatcher.before, _FOUND), Step(dispatcher)))
+        parameters, steps = self.parameters.split(), form.steps or (Step(dispatcher),)
+        written = [name for step in steps for name in step.named(step.dispatcher.outputs.names)]
+        given = {name: name if name in parameters else "None" for name in (*parameters, *written)}
         if self.merged:
             given[self.merged] = f"_merge({self.merged}, '{self.merged}')"
         for name in self.converted:
@@ -117,47 +114,35 @@ class Form(CallForm):
 
         def generate(kind: type) -> None:
             if dispatcher.calls[self] is call:
-                dispatcher.calls[self] = generating[kind].generate(dispatcher, self, call)
+                dispatcher.calls[self] = generating[kind].generate(dispatcher, form, call)
 
         text = _TEXT.format(
             parameters=", ".join(parameters),
             named=", ".join(f"'{name}': {text}" for name, text in given.items()),
             first=dispatcher.first,
-            result=self.result.format_map(self._results(dispatcher, given)),
+            result=self.result.format_map(self._results(steps, given)),
         )
         scope: dict[str, Any] = {
-            "_record": self.record, "_views": self.views, "_run": run, "_dispatcher": dispatcher,
-            "_generating": generating, "_generate": generate, "_merge": _merge,
+            "_record": self.record, "_views": self.views, "_run": run_steps if form.steps else run,
+            "_dispatcher": form.steps or dispatcher, "_generating": generating, "_generate": generate, "_merge": _merge,
             "_converted": self.converted,
         }  # fmt: skip
         exec(text, scope)
         call: Callable[..., Any] = scope["call"]
         return call
 
-    def _results(self, dispatcher: Dispatcher, names: Iterable[str]) -> dict[str, str]:
+    def _results(self, steps: Sequence[Step], names: Iterable[str]) -> dict[str, str]:
         """Expressions of all that a call may return, by the names in `result`."""
         # A framework that makes the call itself returns only what the dispatcher takes.
-        results = {name: f"_named['{name}']" if name in dispatcher.names else name for name in names}
+        taken = {name for step in steps for name in step.named(step.dispatcher.names)}
+        results = {name: f"_named['{name}']" if name in taken else name for name in names}
         parameters = self.parameters.split()
         for name in self.views.keys() & results.keys():
-            view = f"_views['{name}']({results[name]}, {dispatcher.first})"
+            view = f"_views['{name}']({results[name]}, {steps[0].dispatcher.first})"
             results[name] = f"({view} if {name} is None else {name})" if name in parameters else view
         if self.record is not None:
             results["record"] = self.record.expression.format_map(results)
         return results
-
-    def _of_two_launches(self, dispatcher: Dispatcher, before: Dispatcher) -> Callable[..., Any]:
-        parameters = self.parameters.split()
-        given = [name for name in parameters if name in before.arguments]
-        scope: dict[str, Any] = {
-            "_calls": dispatcher.calls,
-            "_form": replace(self, parameters=f"{self.parameters} {_FOUND}"),
-            "_before": before.calls,
-            "_amax": Form(" ".join(given), "{amax}"),
-        }
-        exec(_TWO_LAUNCHES.format(parameters=", ".join(parameters), given=", ".join(given)), scope)
-        call: Callable[..., Any] = scope["call"]
-        return call
 
 
 def _merge(tensor: Any, name: str) -> Any:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jitnorm.interop import check_given, converted_tensors, framework_of, tried
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jitnorm.dispatch import Dispatcher
+    from jitnorm.interop.form import Step
 
 # The type of a framework's tensors: calls return the type that they are given.
 Tensor = TypeVar("Tensor")
@@ -40,6 +43,18 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
         return _run(dispatcher, named, stream)
     except (TypeError, ValueError) as error:
         raise dispatcher.in_words(error) from None
+
+
+def run_steps(steps: Sequence[Step], named: dict[str, Any], stream: Any) -> dict[str, Any]:
+    """`run` each launch of a call, whose arguments are named as by the call."""
+    for step in steps:
+        dispatcher = step.dispatcher
+        names = step.named(dispatcher.arguments)
+        own = {argument: named[name] for argument, name in zip(dispatcher.arguments, names, strict=True)}
+        made = run(dispatcher, own, stream)
+        written = dispatcher.outputs.names
+        named.update(zip(step.named(written), (made[name] for name in written), strict=True))
+    return named
 
 
 def _run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str, Any]:

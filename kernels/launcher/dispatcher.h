@@ -21,19 +21,22 @@ class Dispatcher {
 
   // Runs the call; on a miss, writes nothing and returns its facts.
   ffi::Any Call(ffi::PackedArgs args) const {
-    CallShape shape;
-    const bool fits = ShapeOf(args, shape);
-    const ffi::Function* const* known = fits ? known_.Find(shape) : nullptr;
-    const ffi::Function* kernel = known != nullptr ? *known : nullptr;
-    if (kernel == nullptr) {
-      const Key key = KeyOf(args);
-      kernel = Find(key);
-      if (kernel == nullptr) return FactsOf(key, args);
-      if (fits) known_.Remember(shape, kernel);
-    }
+    const ffi::Function* kernel = KernelOf(args);
+    if (kernel == nullptr) return Facts(args);
     ffi::Any nothing;
     kernel->CallPacked(args, &nothing);
     return nothing;
+  }
+
+  // The kernel of a call; null on a miss.
+  const ffi::Function* KernelOf(ffi::PackedArgs args) const {
+    CallShape shape;
+    const bool fits = ShapeOf(args, shape);
+    const ffi::Function* const* known = fits ? known_.Find(shape) : nullptr;
+    if (known != nullptr) return *known;
+    const ffi::Function* kernel = Find(KeyOf(args));
+    if (kernel != nullptr && fits) known_.Remember(shape, kernel);
+    return kernel;
   }
 
   // Returns the facts of a call without running it.

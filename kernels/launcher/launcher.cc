@@ -31,8 +31,8 @@ int64_t DriverVersion() {
   return version;
 }
 
-// Four functions: one dispatches a call and returns None or the facts of a miss; one learns (kernel, *call); one
-// returns the facts of a call; one makes a function of Python for torch's calls.
+// Five functions: one dispatches a call and returns None or the facts of a miss; one learns (kernel, *call); one
+// returns the facts of a call; one its kernel, or None on a miss; one makes a function of Python for torch's calls.
 ffi::Array<ffi::Function> MakeDispatcher(const ffi::String& signature) {
   auto dispatcher = std::make_shared<Dispatcher>(signature);
   return {MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = dispatcher->Call(args); }),
@@ -40,6 +40,9 @@ ffi::Array<ffi::Function> MakeDispatcher(const ffi::String& signature) {
             dispatcher->Learn(args[0].cast<ffi::Function>(), args.Slice(1));
           }),
           MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = dispatcher->Facts(args); }),
+          MakeFunction([dispatcher](ffi::PackedArgs args, ffi::Any* result) {
+            if (const ffi::Function* kernel = dispatcher->KernelOf(args)) *result = *kernel;
+          }),
           MakeFunction(
               [dispatcher](ffi::PackedArgs args, ffi::Any* result) { *result = MakeTorchCall(dispatcher, args); })};
 }

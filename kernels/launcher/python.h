@@ -25,6 +25,7 @@ JITNORM_PYTHON void PyEval_RestoreThread(PyThreadState*);
 JITNORM_PYTHON PyObject* PyErr_Occurred();
 JITNORM_PYTHON int PyErr_ExceptionMatches(PyObject*);
 JITNORM_PYTHON void PyErr_Clear();
+JITNORM_PYTHON void PyErr_SetString(PyObject*, const char*);
 JITNORM_PYTHON PyObject* PyObject_Type(PyObject*);
 JITNORM_PYTHON int PyObject_IsTrue(PyObject*);
 JITNORM_PYTHON PyObject* PyObject_GetAttr(PyObject*, PyObject*);

@@ -1,5 +1,6 @@
 // Makes the usual calls of torch's tensors, about 1 us faster than Python could: checks the state of torch and of each
-// tensor, allocates missing outputs and launches. Uses Python's and DLPack's C interfaces, nothing of torch's.
+// tensor, allocates missing outputs and launches, once or twice. Uses Python's and DLPack's C interfaces, nothing of
+// torch's.
 class TorchCall {
  public:
   // The dispatcher's arguments are tensors, then numbers; a call has the parameters in an order of its own.
@@ -14,6 +15,9 @@ class TorchCall {
     int shaped, values;  // `kShape` is the shape of this tensor, as a tuple, in values, of which each element has some
     int merged;  // the argument whose last two dimensions the kernel takes as one, 0.8 us faster than a view; -1 if
                  // none
+    // Of two launches, the arguments that each takes, and what finds the kernel of the second; else none.
+    std::vector<int64_t> first, second;
+    ffi::Function find_second;
   };
 
   static constexpr int kMaxMergedDims = 16;
@@ -23,17 +27,12 @@ class TorchCall {
   TorchCall(std::shared_ptr<const Dispatcher> dispatcher, Form form, PyObject* objects)
       : dispatcher_(std::move(dispatcher)), form_(std::move(form)) {
     Py_IncRef(objects);
-    PyObject** const fields[] = {&none_,         &exception_,
-                                 &float_,        &int_,
-                                 &tensor_,       &types_,
-                                 &is_neg_,       &requires_grad_,
-                                 &count_modes_,  &is_tracing_,
-                                 &forward_ad_,   &current_level_,
-                                 &grad_enabled_, &increment_versions_,
-                                 &note_written_, &find_patterns_,
-                                 &empty_like_,   &stream_handle_,
-                                 &otherwise_,    &type_,
-                                 &constants_,    &names_};
+    PyObject** const fields[] = {
+        &none_,         &exception_,     &failure_,       &float_,         &int_,
+        &tensor_,       &types_,         &is_neg_,        &requires_grad_, &count_modes_,
+        &is_tracing_,   &forward_ad_,    &current_level_, &grad_enabled_,  &increment_versions_,
+        &note_written_, &find_patterns_, &empty_like_,    &stream_handle_, &otherwise_,
+        &type_,         &constants_,     &names_};
     int place = 0;
     for (PyObject** field : fields) *field = PyTuple_GetItem(objects, place++);
     exchange_ = ExchangeOf(PyTuple_GetItem(objects, place));
@@ -46,6 +45,10 @@ class TorchCall {
     if (count == form_.parameters && Place(parameters, call) && Read(call) && Allocate(call) && CountWrites(call) &&
         Launch(call)) {
       return Returned(call);
+    }
+    if (call.has_begun) {  // made again, it might read what its first launch has overwritten
+      PyErr_SetString(failure_, call.error.c_str());
+      return nullptr;
     }
     if (PyErr_Occurred() != nullptr) {
       if (!PyErr_ExceptionMatches(exception_)) return nullptr;  // such as an interrupt
@@ -64,6 +67,8 @@ class TorchCall {
     Reference made[kMaxArguments];  // outputs that were allocated
     int64_t merged_shape[kMaxMergedDims], merged_strides[kMaxMergedDims];
     Reference stream;
+    bool has_begun = false;  // the first of two launches
+    std::string error;       // of the second
 
     PyObject* Object(int64_t place) const { return made[place] ? made[place].get() : given[place]; }
   };
@@ -286,10 +291,33 @@ class TorchCall {
     }
     const WithoutPython released;
     try {
+      if (form_.find_second != nullptr) return LaunchBoth(call, count > arguments());
       return dispatcher_->Call(ffi::PackedArgs(call.arguments, count)) == nullptr;
-    } catch (const std::exception&) {  // the slow path reports it in the caller's terms
+    } catch (const std::exception& error) {  // the slow path reports it in the caller's terms
+      if (call.has_begun) call.error = error.what();
       return false;
     }
+  }
+
+  // Nothing runs unless both kernels are known.
+  bool LaunchBoth(Call& call, bool has_stream) const {
+    ffi::AnyView first[kMaxArguments + 1], second[kMaxArguments + 1];
+    const int first_count = Take(call, form_.first, has_stream, first);
+    const int second_count = Take(call, form_.second, has_stream, second);
+    ffi::Any found;
+    form_.find_second.CallPacked(second, second_count, &found);
+    const auto kernel = found.cast<ffi::Function>();
+    if (kernel == nullptr || dispatcher_->Call(ffi::PackedArgs(first, first_count)) != nullptr) return false;
+    call.has_begun = true;
+    kernel.CallPacked(second, second_count, &found);
+    return true;
+  }
+
+  int Take(const Call& call, const std::vector<int64_t>& places, bool has_stream, ffi::AnyView* taken) const {
+    int count = 0;
+    for (const int64_t place : places) taken[count++] = call.arguments[place];
+    if (has_stream) taken[count++] = call.arguments[arguments()];
+    return count;
   }
 
   // Enough for an engine, whose calls have few shapes; further ones take 1 us longer.
@@ -297,7 +325,7 @@ class TorchCall {
   std::shared_ptr<const Dispatcher> dispatcher_;
   Form form_;
   const DLPackExchangeAPI* exchange_;
-  PyObject *none_, *exception_, *float_, *int_, *tensor_, *types_, *is_neg_, *requires_grad_, *count_modes_;
+  PyObject *none_, *exception_, *failure_, *float_, *int_, *tensor_, *types_, *is_neg_, *requires_grad_, *count_modes_;
   PyObject *is_tracing_, *forward_ad_, *current_level_, *grad_enabled_, *increment_versions_, *note_written_;
   PyObject *find_patterns_, *empty_like_, *stream_handle_, *otherwise_, *type_, *constants_, *names_;
   // Entries are never moved or removed.
@@ -323,8 +351,12 @@ inline int64_t MakeTorchCall(std::shared_ptr<const Dispatcher> dispatcher, ffi::
                        places(8),
                        args[9].cast<int>(),
                        args[10].cast<int>(),
-                       args[11].cast<int>()};
+                       args[11].cast<int>(),
+                       places(12),
+                       places(13),
+                       args[14].cast<ffi::Function>()};
+  JITNORM_CHECK(form.given.size() <= kMaxArguments + 1, ValueError) << "form: has too many arguments";
   const WithPython held;
   return FunctionOf(
-      new TorchCall(std::move(dispatcher), std::move(form), reinterpret_cast<PyObject*>(args[12].cast<int64_t>())));
+      new TorchCall(std::move(dispatcher), std::move(form), reinterpret_cast<PyObject*>(args[15].cast<int64_t>())));
 }

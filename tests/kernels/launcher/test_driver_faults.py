@@ -78,7 +78,7 @@ CALL_WITHOUT_A_CONTEXT = """
 from jitnorm.call_config import prototype
 from jitnorm.kernels.launch_recipe import dispatch_signature
 
-_, _, facts, _ = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype({"op": "rmsnorm"}))))
+_, _, facts, _, _ = launcher().make_dispatcher(json.dumps(dispatch_signature(prototype({"op": "rmsnorm"}))))
 *_, is_capturing = facts(*tensors(1), 1e-6)
 print(json.dumps([bool(is_capturing), driver.stand_in_depth()]))
 """
