@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 from jitnorm.catalogue.mhc import MHC_POST, MHC_PRE, MHC_PRE_WITH_PRENORM
@@ -160,8 +159,8 @@ def _numbers_of(residual: Any, dot_mix: Any) -> tuple[int, int]:
     """The elements of a token's streams, and the partial sums of each projection; any for what is no tensor."""
     try:
         streams, mixes = residual.shape, dot_mix.shape
-        return prod(streams[-2:]), int(mixes[0]) if mixes and len(mixes) == len(streams) else 1
-    except (AttributeError, RuntimeError):  # such as a nested tensor
+        return streams[-2] * streams[-1], int(mixes[0]) if len(mixes) == len(streams) else 1
+    except (AttributeError, IndexError, RuntimeError):  # such as a nested tensor
         return 0, 1
 
 

@@ -40,16 +40,20 @@ def fused_dit_gate_residual_layernorm_gamma_beta(
     Returns:
         ``(residual_out, norm_out)``; codes are packed in int32, and their swizzled scales are in `sf_out`, if given.
     """
-    call: dict[str, Any] = {
-        "input": input, "residual": residual, "gate": _like(gate, input), "gemma": gamma, "beta": beta, "eps": epsilon,
-        "gate_bias": _column(gate_bias), "input_scale": input_global_scaling_factor, "residual_out": residual_out,
-    }  # fmt: skip
     encoding = _encoding(input, use_nvfp4, use_mxfp8, global_scaling_factor)
-    outputs = _outputs(input, norm_out, sf_out, encoding)
-    if encoding is None:
-        norm, total = jitnorm.gated_add_layernorm(**call, **outputs)
+    gate, gate_bias = _like(gate, input.shape), _column(gate_bias)
+    if norm_out is not None:
+        _check_output(input, norm_out, encoding)
+    if encoding is None:  # a dict of the arguments would take 0.5 us
+        norm, total = jitnorm.gated_add_layernorm(
+            input, residual, gate, gamma, beta, epsilon, gate_bias=gate_bias, input_scale=input_global_scaling_factor,
+            out=norm_out, residual_out=residual_out,
+        )  # fmt: skip
         return total, norm
-    q, total = jitnorm.gated_add_layernorm_quantize(**call, **outputs, **encoding)
+    q, total = jitnorm.gated_add_layernorm_quantize(
+        input, residual, gate, gamma, beta, eps=epsilon, gate_bias=gate_bias, input_scale=input_global_scaling_factor,
+        residual_out=residual_out, **encoding, **_outputs(input, norm_out, sf_out),
+    )  # fmt: skip
     return total, _packed(q, norm_out)
 
 
@@ -73,10 +77,9 @@ def fused_dit_gate_residual_layernorm_scale_shift(
     sf_out: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The same sum, normalized, times ``1 + scale + scale_bias``, plus ``shift + shift_bias``."""
-    of_gate = {"gate": _like(gate, input), "gate_bias": _column(gate_bias)}
     return _modulated(
         input, residual, scale, shift, scale_bias, shift_bias, epsilon, use_nvfp4, use_mxfp8, global_scaling_factor,
-        input_global_scaling_factor, residual_out, norm_out, sf_out, of_gate,
+        input_global_scaling_factor, residual_out, norm_out, sf_out, _like(gate, input.shape), _column(gate_bias),
     )  # fmt: skip
 
 
@@ -102,7 +105,7 @@ def fused_dit_residual_layernorm_scale_shift(
         residual = torch.zeros_like(input)  # the product is stored, too
     return _modulated(
         input, residual, scale, shift, scale_bias, shift_bias, epsilon, use_nvfp4, use_mxfp8, global_scaling_factor,
-        input_global_scaling_factor, residual_out, norm_out, sf_out, {},
+        input_global_scaling_factor, residual_out, norm_out, sf_out, None, None,
     )  # fmt: skip
 
 
@@ -110,23 +113,30 @@ def _modulated(
     input: torch.Tensor, residual: torch.Tensor | None, scale: torch.Tensor, shift: torch.Tensor,
     scale_bias: torch.Tensor | None, shift_bias: torch.Tensor | None, epsilon: float, use_nvfp4: bool, use_mxfp8: bool,
     global_scale: torch.Tensor | None, input_scale: torch.Tensor | None, residual_out: torch.Tensor | None,
-    norm_out: torch.Tensor | None, sf_out: torch.Tensor | None, of_gate: dict[str, Any],
+    norm_out: torch.Tensor | None, sf_out: torch.Tensor | None, gate: torch.Tensor | None,
+    gate_bias: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     if scale_bias is None and shift_bias is not None:
         scale_bias = torch.zeros_like(shift_bias)
     if shift_bias is None and scale_bias is not None:
         shift_bias = torch.zeros_like(scale_bias)
-    call: dict[str, Any] = {
-        **of_gate, "input": input, "residual": residual, "scale": _like(scale, input), "shift": _like(shift, input),
-        "scale_bias": _column(scale_bias), "shift_bias": _column(shift_bias), "input_scale": input_scale,
-        "eps": epsilon, "residual_out": None if residual is None else residual_out,
-    }  # fmt: skip
     encoding = _encoding(input, use_nvfp4, use_mxfp8, global_scale)
-    outputs = _outputs(input, norm_out, sf_out, encoding)
+    if norm_out is not None:
+        _check_output(input, norm_out, encoding)
+    shape, kept = input.shape, None if residual is None else residual_out
+    scale, shift = _like(scale, shape), _like(shift, shape)
+    scale_bias, shift_bias = _column(scale_bias), _column(shift_bias)
     if encoding is None:
-        norm, total = jitnorm.adaptive_layernorm(**call, **outputs)
+        norm, total = jitnorm.adaptive_layernorm(
+            input, scale, shift, epsilon, residual=residual, gate=gate, scale_bias=scale_bias, shift_bias=shift_bias,
+            gate_bias=gate_bias, input_scale=input_scale, out=norm_out, residual_out=kept,
+        )  # fmt: skip
     else:
-        q, total = jitnorm.adaptive_layernorm_quantize(**call, **outputs, **encoding)
+        q, total = jitnorm.adaptive_layernorm_quantize(
+            input, scale, shift, eps=epsilon, residual=residual, gate=gate, scale_bias=scale_bias,
+            shift_bias=shift_bias, gate_bias=gate_bias, input_scale=input_scale, residual_out=kept, **encoding,
+            **_outputs(input, norm_out, sf_out),
+        )  # fmt: skip
         norm = _packed(q, norm_out)
     if total is None:
         total = input.clone() if residual_out is None else residual_out.copy_(input)
@@ -151,13 +161,9 @@ def _encoding(
 
 
 def _outputs(
-    input: torch.Tensor, norm_out: torch.Tensor | None, sf_out: torch.Tensor | None, encoding: dict[str, Any] | None
-) -> dict[str, Any]:
-    """The outputs for the norm, or for its codes and their scales; the call allocates those that are None."""
-    if norm_out is not None:
-        _check_output(input, norm_out, encoding)
-    if encoding is None:
-        return {"out": norm_out}
+    input: torch.Tensor, norm_out: torch.Tensor | None, sf_out: torch.Tensor | None
+) -> dict[str, torch.Tensor | None]:
+    """The outputs for codes and their scales; the call allocates those that are None."""
     codes = None if norm_out is None else norm_out.view(torch.uint8)
     return {"out": codes, "out_scale": None if sf_out is None else sf_out.view(len(input), -1)}
 
@@ -177,9 +183,9 @@ def _packed(q: QuantizedTensor, norm_out: torch.Tensor | None) -> torch.Tensor:
     return q.data.view(torch.int32) if norm_out is None else norm_out
 
 
-def _like(tensor: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
+def _like(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
     """Gates or modulations expanded to the shape of the input, at their own strides."""
-    return tensor if tensor.shape == input.shape else tensor.reshape(input.shape)
+    return tensor if tensor.shape == shape else tensor.reshape(shape)
 
 
 def _column(bias: torch.Tensor | None) -> torch.Tensor | None:

@@ -25,8 +25,9 @@ def mhc_post(
     outer = _tokens_of(residual)
     if post_layer_mix.shape == (*outer, _STREAMS, 1):
         post_layer_mix = post_layer_mix.squeeze(-1)
-    tensors = (x, residual, post_layer_mix, comb_res_mix)
-    return jitnorm.mhc_post(*(tensor.contiguous() for tensor in tensors))
+    return jitnorm.mhc_post(
+        x.contiguous(), residual.contiguous(), post_layer_mix.contiguous(), comb_res_mix.contiguous()
+    )
 
 
 def mhc_pre_big_fuse(
