@@ -24,7 +24,15 @@ def _as_column(factors: Any, _: Any) -> Any:
     return framework_of(factors, "post_mix").reshaped(factors, (*factors.shape, 1))
 
 
-_PRE_WITH_COLUMN = replace(_PRE, views={"post_mix": _as_column})
+def _as_contiguous(tensor: Any, _: Any) -> Any:
+    return tensor.contiguous()
+
+
+_PRE_OF_TORCH = replace(
+    _PRE,
+    views={"post_mix": _as_column},
+    converted=dict.fromkeys(("dot_mix", "sqrsum", "mhc_scale", "mhc_base"), _as_contiguous),
+)
 
 
 def _as_streams(out: Any, residual: Any) -> Any:
@@ -146,7 +154,10 @@ def mhc_pre_with_column(
     residual: Any, dot_mix: Any, sqrsum: Any, mhc_scale: Any, mhc_base: Any, k: int | None, splits: int, eps: float,
     pre_eps: float, sinkhorn_eps: float, post_factor: float, sinkhorn_rounds: int,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    """`mhc_pre` of so many partial sums, or `mhc_pre_with_prenorm` without `sqrsum`; `post_mix` is (..., n, 1)."""
+    """`mhc_pre` of so many partial sums, or `mhc_pre_with_prenorm` without `sqrsum`; `post_mix` is (..., n, 1).
+
+    The tensors are torch's, and all but the first may be at any strides.
+    """
     op, counts = (MHC_PRE_WITH_PRENORM, ()) if sqrsum is None else (MHC_PRE, (splits,))
     made: tuple[Any, Any, Any] = _PRE_CALLS.call(
         residual, dot_mix, mhc_scale, mhc_base, sqrsum, k, None, None, None, eps, pre_eps, sinkhorn_eps, post_factor,
@@ -165,10 +176,10 @@ def _numbers_of(residual: Any, dot_mix: Any) -> tuple[int, int]:
 
 
 def _pre_calls(
-    residual: Shape, _: Shape, op: Op, enable_pdl: bool | None, sinkhorn_rounds: int, is_column: bool, *splits: int
+    residual: Shape, _: Shape, op: Op, enable_pdl: bool | None, sinkhorn_rounds: int, is_of_torch: bool, *splits: int
 ) -> tuple[Dispatcher, Form]:
     dispatcher = dispatcher_of(op, enable_pdl, count_of_streams("residual", residual), sinkhorn_rounds, *splits)
-    return dispatcher, _PRE_WITH_COLUMN if is_column else _PRE
+    return dispatcher, _PRE_OF_TORCH if is_of_torch else _PRE
 
 
 _PRE_CALLS = Known(

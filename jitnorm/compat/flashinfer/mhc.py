@@ -76,9 +76,8 @@ def mhc_pre_big_fuse(
     _require_shape("sqrsum", sqrsum, (*parts, *tokens))
     _check_positive(rms_eps, mhc_pre_eps, mhc_sinkhorn_eps)
     return mhc_pre_with_column(
-        residual.contiguous(), dot_mix.contiguous(), sqrsum.contiguous(), mhc_scale.contiguous(),
-        mhc_base.contiguous(), k, num_splits, rms_eps, mhc_pre_eps, mhc_sinkhorn_eps, mhc_post_mult_value,
-        sinkhorn_repeat,
+        residual.contiguous(), dot_mix, sqrsum, mhc_scale, mhc_base, k, num_splits, rms_eps, mhc_pre_eps,
+        mhc_sinkhorn_eps, mhc_post_mult_value, sinkhorn_repeat,
     )  # fmt: skip
 
 
@@ -104,8 +103,8 @@ def mhc_pre_big_fuse_with_prenorm(
         _require_shape("dot_mix", dot_mix, (*tokens, _MIXES))
     _check_positive(rms_eps, mhc_pre_eps, mhc_sinkhorn_eps)
     return mhc_pre_with_column(
-        residual.contiguous(), dot_mix.contiguous(), None, mhc_scale.contiguous(), mhc_base.contiguous(), None, 1,
-        rms_eps, mhc_pre_eps, mhc_sinkhorn_eps, mhc_post_mult_value, sinkhorn_repeat,
+        residual.contiguous(), dot_mix, None, mhc_scale, mhc_base, None, 1, rms_eps, mhc_pre_eps, mhc_sinkhorn_eps,
+        mhc_post_mult_value, sinkhorn_repeat,
     )  # fmt: skip
 
 
