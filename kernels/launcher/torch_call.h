@@ -46,7 +46,7 @@ class TorchCall {
         Launch(call)) {
       return Returned(call);
     }
-    if (call.has_begun) {  // made again, it might read what its first launch has overwritten
+    if (HasOverwritten(call)) {  // made again, it might read that
       PyErr_SetString(failure_, call.error.c_str());
       return nullptr;
     }
@@ -90,6 +90,14 @@ class TorchCall {
     call.stream = CallOf(stream_handle_, stream);
     call.given[arguments()] = call.stream.get();
     return static_cast<bool>(call.stream);
+  }
+
+  // Whether the first of two launches wrote a given tensor, but the second failed.
+  bool HasOverwritten(const Call& call) const {
+    return call.has_begun && std::any_of(form_.outputs.begin(), form_.outputs.end(), [&](int64_t place) {
+             return call.given[place] != none_ &&
+                    std::find(form_.first.begin(), form_.first.end(), place) != form_.first.end();
+           });
   }
 
   PyObject* Returned(const Call& call) const {

@@ -46,7 +46,16 @@ def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 # Of several outputs, in place, with tensors that others have shapes of, in tables that are written in part.
 @pytest.mark.parametrize("outputs", [True, False])
 @pytest.mark.parametrize(
-    "op", ["rmsnorm", "fused_add_rmsnorm", "add_rmsnorm", "qk_rmsnorm", "qk_rmsnorm_rope_cache", "layernorm_backward"]
+    "op",
+    [
+        "rmsnorm",
+        "fused_add_rmsnorm",
+        "add_rmsnorm",
+        "qk_rmsnorm",
+        "qk_rmsnorm_rope_cache",
+        "layernorm_backward",
+        "compute_amax",
+    ],
 )
 def test_calls_after_the_first_take_it(op: str, outputs: bool, slow_calls: list[str]) -> None:
     call = call_of(OPS[op], {"hidden_size": 64}, Tensors("cpu").of, 1, outputs=outputs)
