@@ -72,7 +72,7 @@ def resolve_nvfp4_4over6(setting: Any = UNSET) -> NVFP44Over6Config | None:
         TypeError: it is neither a recipe nor None.
     """
     if setting is UNSET:
-        return _recipe_of_environment()
+        return _recipe_of_environment() if _is_set("FLASHINFER_NVFP4_4OVER6") else None
     if setting is not None and not isinstance(setting, NVFP44Over6Config):
         raise TypeError(
             f"nvfp4_4over6: is a {type(setting).__name__}; nvfp4_4over6 must be an NVFP44Over6Config or None"
@@ -80,9 +80,7 @@ def resolve_nvfp4_4over6(setting: Any = UNSET) -> NVFP44Over6Config | None:
     return setting
 
 
-def _recipe_of_environment() -> NVFP44Over6Config | None:
-    if not _is_set("FLASHINFER_NVFP4_4OVER6"):
-        return None
+def _recipe_of_environment() -> NVFP44Over6Config:
     recipe = NVFP44Over6Config(
         256 if _is_set("FLASHINFER_NVFP4_4OVER6_E4M3_USE_256") else 448,
         os.environ.get("FLASHINFER_NVFP4_4OVER6_ERR_MODE", "MAE"),

@@ -46,7 +46,7 @@ def nvfp4_kv_dequantize(
         raise ValueError(f"fp4_data: is {fp4_data.dtype}; expected uint8, two codes in each")
     scale = _scalar("global_scale", global_scale, fp4_data)
     # As bytes, because narrow dtypes support few views.
-    codes, scales = (as_bytes(each).contiguous() for each in (fp4_data, block_scales))
+    codes, scales = as_bytes(fp4_data).contiguous(), as_bytes(block_scales).contiguous()
     decoded: torch.Tensor = dequantize_rows(codes, scales, scale, _DECODED, _DTYPES[output_dtype])
     return decoded
 
