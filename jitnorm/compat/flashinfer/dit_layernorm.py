@@ -160,9 +160,7 @@ def _encoding(
     return {"spec": spec, "batched": True, "rounding": "output", **given}
 
 
-def _outputs(
-    input: torch.Tensor, norm_out: torch.Tensor | None, sf_out: torch.Tensor | None
-) -> dict[str, torch.Tensor | None]:
+def _outputs(input: torch.Tensor, norm_out: torch.Tensor | None, sf_out: torch.Tensor | None) -> dict[str, Any]:
     """The outputs for codes and their scales; the call allocates those that are None."""
     codes = None if norm_out is None else norm_out.view(torch.uint8)
     return {"out": codes, "out_scale": None if sf_out is None else sf_out.view(len(input), -1)}
