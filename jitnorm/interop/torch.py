@@ -43,6 +43,7 @@ class Torch(Framework):
         # Tensors carry the protocol since torch 2.10; TVM-FFI has an add-on for older versions.
         self.is_direct = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
         self._torch = torch
+        self._whole, self._strided = (torch.Tensor, torch.nn.Parameter), torch.strided
         self._nodes: set[type] = set()
         self._refusals = TorchRefusals(torch)
         self._increment_versions = torch._C._increment_version
@@ -99,9 +100,7 @@ class Torch(Framework):
         return self._unwrapped(tensor.detach()) if tensor.requires_grad and not self.is_direct else tensor
 
     def has_shape(self, tensor: Any) -> bool:
-        kind = type(tensor)
-        is_whole = kind is self._torch.Tensor or kind is self._torch.nn.Parameter
-        return is_whole and not tensor.is_nested and tensor.layout is self._torch.strided
+        return type(tensor) in self._whole and not tensor.is_nested and tensor.layout is self._strided
 
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
         return self._refusals.refusal(tensor, is_output)

@@ -63,7 +63,9 @@ def dequantize(
     """
     if not isinstance(q, QuantizedTensor):
         raise TypeError(f"q: is a {type(q).__name__}; expected a QuantizedTensor, which quantize returns")
-    framework = check_shaped(q.data, "data")
+    framework = framework_of(q.data, "data")
+    if not framework.has_shape(q.data):
+        check_shaped(q.data, "data")
     _check_shape(q)
     if dtype is None:
         dtype = framework.float_dtype if out is None else framework_of(out, "out").dtype_name(out)

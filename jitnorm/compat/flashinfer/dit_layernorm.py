@@ -40,8 +40,9 @@ def fused_dit_gate_residual_layernorm_gamma_beta(
     Returns:
         ``(residual_out, norm_out)``; codes are packed in int32, and their swizzled scales are in `sf_out`, if given.
     """
-    encoding = _encoding(input, use_nvfp4, use_mxfp8, global_scaling_factor)
-    gate, gate_bias = _like(gate, input.shape), _column(gate_bias)
+    shape = input.shape
+    encoding = _encoding(shape, use_nvfp4, use_mxfp8, global_scaling_factor)
+    gate, gate_bias = _like(gate, shape), _column(gate_bias)
     if norm_out is not None:
         _check_output(input, norm_out, encoding)
     if encoding is None:  # a dict of the arguments would take 0.5 us
@@ -120,10 +121,10 @@ def _modulated(
         scale_bias = torch.zeros_like(shift_bias)
     if shift_bias is None and scale_bias is not None:
         shift_bias = torch.zeros_like(scale_bias)
-    encoding = _encoding(input, use_nvfp4, use_mxfp8, global_scale)
+    shape, kept = input.shape, None if residual is None else residual_out
+    encoding = _encoding(shape, use_nvfp4, use_mxfp8, global_scale)
     if norm_out is not None:
         _check_output(input, norm_out, encoding)
-    shape, kept = input.shape, None if residual is None else residual_out
     scale, shift = _like(scale, shape), _like(shift, shape)
     scale_bias, shift_bias = _column(scale_bias), _column(shift_bias)
     if encoding is None:
@@ -144,11 +145,11 @@ def _modulated(
 
 
 def _encoding(
-    input: torch.Tensor, use_nvfp4: bool, use_mxfp8: bool, global_scale: torch.Tensor | None
+    shape: torch.Size, use_nvfp4: bool, use_mxfp8: bool, global_scale: torch.Tensor | None
 ) -> dict[str, Any] | None:
     """The options of an encoding, separately for each matrix; None for none."""
-    if input.ndim != 3:
-        raise ValueError(f"input: shape is {tuple(input.shape)}; expected (batch, rows, hidden_size)")
+    if len(shape) != 3:
+        raise ValueError(f"input: shape is {tuple(shape)}; expected (batch, rows, hidden_size)")
     if use_nvfp4 and use_mxfp8:
         raise ValueError("use_nvfp4, use_mxfp8: are both True, but there is one output; choose one")
     if use_nvfp4 and global_scale is None:

@@ -135,9 +135,10 @@ def scaled_fp8_quant(
     Raises:
         ValueError: an argument that is not allowed.
     """
-    if input.ndim != 2:
-        raise ValueError(f"input: has {input.ndim} dimensions; allowed are 2")
-    rows, columns = input.shape
+    shape = input.shape
+    if len(shape) != 2:
+        raise ValueError(f"input: has {len(shape)} dimensions; allowed are 2")
+    rows, columns = shape
     if num_token_padding is not None:
         if output is not None:
             raise ValueError("num_token_padding: is given, but output is, too; pass one of them")
