@@ -9,6 +9,7 @@ from jitnorm.catalogue import gradients
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop.form import Step
+from jitnorm.kernels.config_rules import FLOAT_DTYPES
 from jitnorm.ops.forms import Form, Known
 from jitnorm.ops.run import Tensor
 
@@ -49,7 +50,7 @@ def sum_rows(
         >>> sum_rows(np.array([[1, 2], [3, 4]], np.float32)).tolist()
         [4.0, 6.0]
     """
-    made: Tensor = _SUMS.call(input, out, stream, enable_pdl, dtype, False, "")
+    made: Tensor = _SUMS.call(input, out, stream, enable_pdl, dtype)
     return made
 
 
@@ -185,19 +186,19 @@ def _calls(
     dispatcher = dispatcher_of(op, enable_pdl, adds, has_weight)
     if not has_weight:
         return dispatcher, _OF_INPUT_AND_BIAS if has_bias else _OF_INPUT
-    sums, _ = _sums(enable_pdl, _name_of(weight), has_bias, _name_of(input))
+    sums = dispatcher_of(gradients.SUM_ROWS, enable_pdl, _name_of(weight), has_bias, _name_of(input))
     steps = Step(dispatcher), Step(sums, {"input": "partials", "out": "weight_grad", "bias_out": "bias_grad"})
     return dispatcher, replace(_OF_ALL_WITH_BIAS if has_bias else _OF_ALL, steps=steps)
 
 
 def _name_of(dtype: Any) -> str:
-    """The name of a framework's dtype."""
-    return str(dtype).rpartition(".")[2]
+    """The name of a framework's dtype, or any that is allowed if it is not: the first launch then raises an error."""
+    name = str(dtype).rpartition(".")[2]
+    return name if name in FLOAT_DTYPES else "float32"
 
 
-def _sums(enable_pdl: bool | None, dtype: str, has_bias: bool, of: str) -> tuple[Dispatcher, Form]:
-    dispatcher = dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, has_bias, of)
-    return dispatcher, _SUM
+def _sums(enable_pdl: bool | None, dtype: str) -> tuple[Dispatcher, Form]:
+    return dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, False, ""), _SUM
 
 
 _CALLS = Known(_calls, "input grad weight? gemma mean rstd residual_grad? input_grad eps")

@@ -174,3 +174,19 @@ def test_a_wrong_argument_is_named() -> None:
         jitnorm.sum_rows(x.astype(np.float16))
     with pytest.raises(ValueError, match=r"^weight dtype: |^dtype: "):
         jitnorm.sum_rows(x, "int8")
+
+
+# Their dtypes also choose the second launch, whose names the caller does not know.
+@pytest.mark.parametrize(
+    ("name", "wrong", "error"),
+    [
+        ("weight", [1.0], TypeError("weight: is a list")),
+        ("input", "text", TypeError("input: is a str")),
+        ("weight", np.ones(96), ValueError("weight dtype: is 'float64'")),
+        ("input", np.ones((4, 96)), ValueError("input dtype: is 'float64'")),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_named(name: str, wrong: object, error: Exception) -> None:
+    grad, x, weight = given("random", 4, 96, "float32", "rmsnorm")
+    with pytest.raises(type(error), match=f"^{error}"):
+        jitnorm.rmsnorm_backward(**{"grad": grad, "input": x, "weight": weight, name: wrong})
