@@ -114,7 +114,7 @@ class Outputs:
                 named[name] = make(first)
 
     def makers_of(self, framework: Framework, named: Mapping[str, Any]) -> Makers:
-        """What allocates the outputs of a call; arguments and errors are those of `allocate`."""
+        """Find what allocates the outputs of a call; arguments and errors are those of `allocate`."""
         first = named[self.leaders[0]]
         call: Hashable = framework.likeness(first)
         if len(self.leaders) > 1:

@@ -46,7 +46,7 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
 
 
 def run_steps(steps: Sequence[Step], named: dict[str, Any], stream: Any) -> dict[str, Any]:
-    """`run` each launch of a call, whose arguments are named as by the call."""
+    """Run each launch of a call, given its arguments by the call's names."""
     for step in steps:
         dispatcher = step.dispatcher
         names = step.named(dispatcher.arguments)
