@@ -26,8 +26,8 @@ class Sample:
     """A measured case.
 
     Attributes:
-        device: the GPU's name, and for calls so short that it counts when the next kernel begins, whether the program
-            had used few streams, on which that depends.
+        device: the GPU's name, and for calls so short that it counts when the next kernel begins and where inputs are,
+            whether the program had used few streams and other kernels had taken the place of inputs in the caches.
         op: its name in `jitnorm bench`.
         config: the configuration of the kernel that the rules choose.
         row_class: the class of its calls.
@@ -55,8 +55,8 @@ class Sample:
         least = min(means.values())
         regrets = {schedule: mean / least - 1 for schedule, mean in means.items()}
         config, row_class, device = KernelConfig.parse(found["config"]), found["row_class"], machine["device"]
-        if row_class != "many" and machine.get("streams") == "few":
-            device += ", few streams"
+        if row_class != "many":
+            device += "".join(f", {machine[each]} {each}" for each in ("streams", "inputs") if each in machine)
         return cls(device, found["op"], config, row_class, found["schedule"], regrets)
 
 

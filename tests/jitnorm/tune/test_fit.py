@@ -98,12 +98,12 @@ def test_samples_are_read_without_disturbed_times(tmp_path: Path) -> None:
     assert forms_in([found]) == ["1", BY_RULE]
 
 
-@pytest.mark.parametrize(("row_class", "device"), [("usual", "H200, few streams"), ("many", "H200")])
-def test_a_program_with_few_streams_is_another_device_but_to_many_rows(row_class: str, device: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("row_class", "device"), [("usual", "H200, few streams, cold inputs"), ("many", "H200")])
+def test_streams_and_inputs_make_another_device_but_to_many_rows(row_class: str, device: str, tmp_path: Path) -> None:
     facts = {"op": "rmsnorm", "config": str(KernelConfig("rmsnorm", 5120)), "row_class": row_class, "schedule": ""}
     path = tmp_path / "regret.jsonl"
     path.write_text(
-        json.dumps({"device": "H200", "streams": "few"}) + "\n" + json.dumps({**facts, "times": {"": [1.0]}})
+        json.dumps({"device": "H200", "streams": "few", "inputs": "cold"}) + "\n" + json.dumps({**facts, "times": {"": [1.0]}})
     )
     (found,) = read_samples([path])
     assert found.device == device
