@@ -1,7 +1,8 @@
 """Fits forms of schedules to samples, so that they serve lengths that nobody measured.
 
 What a form costs at a length is estimated by what it cost samples, weighted by how near their lengths and how alike
-their kernels are. The form with the least estimate is chosen. Of several devices, each counts as much as the others.
+their kernels are. The form with the least estimate is chosen. Of several devices, one with four times as many samples counts
+twice as much.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ Floats = NDArray[np.float64]
 _NEAR = 0.25
 # How many times as much as others samples count that are of the very kernel, have as many groups, or the same length of
 # whole groups; those of which only one has whole groups.
-_SAME_KERNEL, _SAME_GROUPS, _SAME_LENGTH, _OTHER_ENDS = 4.0, 2.0, 4.0, 0.25
-# What two samples more would cost, so that a form with few of them is not preferred; the largest cost that counts.
-_UNKNOWN, _PRIOR, _MOST = 0.2, 2.0, 0.5
+_SAME_KERNEL, _SAME_GROUPS, _SAME_LENGTH, _OTHER_ENDS = 4.0, 8.0, 4.0, 0.25
+# What six samples more would cost, so that a form with few of them is not preferred; the largest cost that counts.
+_UNKNOWN, _PRIOR, _MOST = 0.2, 6.0, 0.5
+_LEAST_WEIGHT = 1e-300  # no sample has less
 # Another form for the next length must gain this much.
 _LEAST_GAIN = 0.002
 # A form that was fitted to other samples is only replaced by one that gains this much.
@@ -56,7 +58,7 @@ class Evidence:
         is_whole: whether all of these are whole.
         costs: regrets by form; 0 where not known.
         is_known: where they are.
-        shares: how much each sample counts, by its device.
+        shares: how much each sample counts in a mean, by its device.
     """
 
     keys: Sequence[KernelConfig]
@@ -87,11 +89,11 @@ class Evidence:
             np.array([has_whole_groups(sample.config.hidden_size) for sample in samples], dtype=np.bool_),
             np.minimum(np.nan_to_num(regrets), _MOST),
             (~np.isnan(regrets)).astype(float),
-            np.array([max(of_device.values()) / of_device[sample.device] for sample in samples]),
+            np.array([math.sqrt(max(of_device.values()) / of_device[sample.device]) for sample in samples]),
         )
 
     def weights(self, key: KernelConfig, groups: int, is_whole: bool, left_out: int = 0) -> Floats:
-        """How much each sample counts for a kernel.
+        """How much each sample counts for a kernel, whatever its device.
 
         Args:
             key: what the kernel has in common with those of other lengths.
@@ -105,11 +107,16 @@ class Evidence:
         near *= np.where(same & self.is_whole & is_whole, _SAME_LENGTH, 1.0) * np.where(same, _SAME_GROUPS, 1.0)
         alike = np.array([_SAME_KERNEL if key == each else likeness(key, each) for each in self.keys])
         is_other = np.array([each != key for each in self.keys], dtype=bool)
-        return np.array(self.shares * near * alike[self.places] * (is_other[self.places] | (self.sizes != left_out)))
+        return np.array(near * alike[self.places] * (is_other[self.places] | (self.sizes != left_out)))
 
     def estimates(self, weights: Floats, schedules: Sequence[str | None]) -> Floats:
-        """The estimated cost of each form for a kernel; infinite if it has no schedule for it."""
-        found = (weights @ self.costs + _PRIOR * _UNKNOWN) / (weights @ self.is_known + _PRIOR)
+        """The estimated cost of each form for a kernel; infinite if it has no schedule for it.
+
+        A sample of a rare device counts more in the mean cost, but is no more evidence.
+        """
+        shared, count = weights * self.shares, weights @ self.is_known
+        mean = shared @ self.costs / np.maximum(shared @ self.is_known, _LEAST_WEIGHT)
+        found = (count * mean + _PRIOR * _UNKNOWN) / (count + _PRIOR)
         return np.where([each is None for each in schedules], np.inf, found)
 
 
