@@ -1,8 +1,8 @@
 """Fits forms of schedules to samples, so that they serve lengths that nobody measured.
 
 What a form costs at a length is estimated by what it cost samples, weighted by how near their lengths and how alike
-their kernels are. The form with the least estimate is chosen. Of several devices, one with four times as many samples counts
-twice as much.
+their kernels are. The form with the least estimate is chosen. Of several devices, one with four times as many samples
+counts twice as much.
 """
 
 from __future__ import annotations

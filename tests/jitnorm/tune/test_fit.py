@@ -103,7 +103,9 @@ def test_streams_and_inputs_make_another_device_but_to_many_rows(row_class: str,
     facts = {"op": "rmsnorm", "config": str(KernelConfig("rmsnorm", 5120)), "row_class": row_class, "schedule": ""}
     path = tmp_path / "regret.jsonl"
     path.write_text(
-        json.dumps({"device": "H200", "streams": "few", "inputs": "cold"}) + "\n" + json.dumps({**facts, "times": {"": [1.0]}})
+        json.dumps({"device": "H200", "streams": "few", "inputs": "cold"})
+        + "\n"
+        + json.dumps({**facts, "times": {"": [1.0]}})
     )
     (found,) = read_samples([path])
     assert found.device == device
