@@ -60,13 +60,17 @@ def class_of(rows: int, hidden_size: int) -> str:
 def classes_of(hidden_size: int, named: Collection[str] = ROW_CLASSES) -> tuple[str, ...]:
     """The classes, out of those named, that calls with rows of a length have; few include fewest, some several.
 
+    Of rows of up to `SMALL_ROW` elements, some and several are few.
+
     Example:
         >>> classes_of(4096), classes_of(65536)
         (('few', 'some', 'several', 'usual', 'many'), ('fewest', 'few', 'some', 'several', 'many'))
-        >>> classes_of(16384, ["few", "many"])
-        ('fewest', 'few', 'many')
+        >>> classes_of(16384, ["few", "many"]), classes_of(128, ["some"])
+        (('fewest', 'few', 'many'), ('few',))
     """
     wanted = {*named, *(_INCLUDED[each] for each in named if each in _INCLUDED)}
+    if hidden_size <= SMALL_ROW and not wanted.isdisjoint(("some", "several")):
+        wanted.add("few")
     small = FEW_SMALL_ELEMENTS // hidden_size + 1
     of_each = (1, FEW_ROWS, SOME_ROWS, SOME_ROWS + 1, SEVERAL_ROWS + 1, small, MANY_ELEMENTS)
     found = (class_of(rows, hidden_size) for rows in of_each)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from forgetful import forget_dispatchers
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.row_classes import class_of
+from jitnorm.kernels.row_classes import class_of, classes_of
 
 import jitnorm
 from jitnorm.call_config import config_of_call
@@ -55,6 +55,12 @@ def test_the_launcher_knows_the_class_of_a_call(
     jitnorm.rmsnorm(x, np.ones(hidden_size, np.float16), out=np.zeros(x.shape, x.dtype))
     forget_dispatchers()
     assert found == [row_class]
+
+
+@pytest.mark.parametrize("hidden_size", [16, 128, 512])
+def test_whatever_is_not_usual_or_many_is_few_with_heads(hidden_size: int) -> None:
+    assert classes_of(hidden_size) == ("few", "usual", "many")
+    assert {classes_of(hidden_size, [each]) for each in ("few", "some", "several")} == {("few",)}
 
 
 @pytest.mark.parametrize("shape", [(32, 4096), (32, 4112), (8191, 2048), (8192, 2048), (4095, 16384), (4096, 16384)])
