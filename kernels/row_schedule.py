@@ -43,8 +43,8 @@ class RowSchedule:
         favours_latency: (l) whether a single row finishes sooner at the expense of many: its weight is loaded, or with
             a residual unpacked, while sums are in flight, dependents are signalled at once, each lane stores
             separately. Of this, rows of one warp only store so.
-        signals_late: (d) whether dependents are signalled when all threads have met for the statistic or later, not
-            before; see kernels/signals.py.
+        signals_late: (d) whether dependents are signalled once a row is stored, or if it favours latency, when all
+            threads have met for the statistic or later, not before; see kernels/signals.py.
         loads_ahead: (a) whether blocks are persistent, `resident_blocks` of them, and copy their next row to shared
             memory while they work on one.
         stays_shared: (s) whether a row that was loaded ahead stays in shared memory for all passes, instead of in
