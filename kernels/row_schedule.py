@@ -49,13 +49,16 @@ class RowSchedule:
             memory while they work on one.
         stays_shared: (s) whether a row that was loaded ahead stays in shared memory for all passes, instead of in
             registers.
+        splits_chunks: (h) whether a lane has halves of two chunks, 16 lanes apart, instead of one chunk; see
+            kernels/split_chunks.py.
         rows_at_once: (r) rows that threads process together, loading the weight once for all of them.
         rows_per_block: (p) rows that share a block, each with its own threads.
         blocks_per_row: (b) blocks among which the warps of a row are divided: a cluster, unless they have nothing to
             exchange.
         resident_blocks: (o) blocks that a multiprocessor should have room for, at the expense of registers; 0 leaves it
             to the compiler.
-        lanes_per_row: (n) lanes of each warp that share a row; fewer than all only for short rows, several to a warp.
+        lanes_per_row: (n) lanes that share a row, if not those of whole warps: fewer than a warp for short rows, and
+            with separate parts any number, such as 72 for 1152 elements, whose next row begins in the same warp.
         holds_row: whether the row stays in registers or shared memory; a schedule that reloads it in each pass has no
             text form.
 
@@ -74,11 +77,12 @@ class RowSchedule:
     signals_late: bool = _flag("d", "d to signal dependents late")
     loads_ahead: bool = _flag("a", "a to load a row ahead")
     stays_shared: bool = _flag("s", "s to leave it in shared memory")
+    splits_chunks: bool = _flag("h", "h to hold halves of chunks")
     rows_at_once: int = _count("r", "[2-4]", 1, "r2 for two rows at once")
     rows_per_block: int = _count("p", r"[2-9]|[1-9]\d", 1, "p2 for two rows a block")
     blocks_per_row: int = _count("b", r"[2-9]|[1-9]\d", 1, "b2 for two blocks a row")
     resident_blocks: int = _count("o", r"[1-9]\d?", 0, "o4 for room for four blocks")
-    lanes_per_row: int = _count("n", "[1248]|16", WARP_LANES, "n8 for rows that share a warp, with eight lanes each")
+    lanes_per_row: int = _count("n", r"[1-9]\d{0,2}", WARP_LANES, "n8 for rows of eight lanes each, side by side")
     holds_row: bool = True
 
     @property

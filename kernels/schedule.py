@@ -27,6 +27,7 @@ from .row_parts import has_separate_parts, of_long_row, of_rows_that_fill
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import MOST_SHARING_ROWS, sharing_rows, why_not_ahead
 from .short_rows import SINGLE_WARP_GROUPS, short_row_schedule, why_not_packed
+from .split_chunks import why_not_split
 from .target import Target
 
 # Measured on an H200, see docs/measured.md: rows that are not short are fastest with two chunks per lane, whose weight
@@ -34,6 +35,8 @@ from .target import Target
 PREFERRED_CHUNKS = 2
 PREFERRED_WARPS = 8
 MAX_WARPS = 16
+# Warps of a block that a schedule may name: more than 16 gain only for up to some hundred rows.
+MOST_WARPS = 32
 # Threads of a block of items, one item each unless they share one.
 ITEM_THREADS = 256
 # Threads of the blocks that find the largest magnitudes of parts of a tensor, two of which run at once: of elements as
@@ -132,14 +135,14 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
         return "the CPU divides no rows"
     if groups == 1 and config.rope:
         return "heads to rotate have as many lanes as they need"
-    if schedule.lanes_per_row < WARP_LANES:
+    if schedule.lanes_per_row != WARP_LANES:
         return why_not_packed(config, schedule)
     if chunks != ceil_div(groups, warps) or warps > _most_warps(config, schedule):
         return f"the {groups} groups of a row are not {chunks} or one less for each of {warps} warps"
     if chunks * schedule.rows_at_once > most_chunks:
         return f"a lane holds {most_chunks} chunks"
-    if warps % schedule.blocks_per_row or warps // schedule.blocks_per_row > MAX_WARPS:
-        return f"a block has up to {MAX_WARPS} warps, as many as the others of its cluster"
+    if warps % schedule.blocks_per_row or warps // schedule.blocks_per_row > MOST_WARPS:
+        return f"a block has up to {MOST_WARPS} warps, as many as the others of its cluster"
     if schedule.rows_per_block > 1 and warps > 1 and not schedule.loads_ahead:
         return "only rows of one warp share a block"
     if schedule.stores_sum_early and not may_store_sum_late(config):
@@ -162,6 +165,8 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
         return "threads that find an amax load one row after another"
     if schedule.rows_at_once > 1 and config.weight_rows > 1:
         return "rows that take turns at a weight do not share it"
+    if schedule.splits_chunks and (reason := why_not_split(config, schedule)):
+        return reason
     if schedule.loads_ahead:
         return why_not_ahead(config, target, schedule)
     return _why_no_cluster(config, target, schedule)
@@ -204,12 +209,12 @@ def stores_in_pairs(config: KernelConfig, schedule: RowSchedule) -> bool:
     gradients do, if threads work on one row at a time: 16384 x 8192 went from 238 to 206 us; on two rows at once, 16384
     x 5120 would go from 132 to 148.
     """
-    if schedule.favours_latency:
+    if schedule.favours_latency or schedule.splits_chunks:
         return False
     if config.op == "layernorm" and not (config.backward and schedule.rows_at_once == 1):
         return False
     sizes = (config.encoded_size, config.hidden_size, config.second_size)
-    return schedule.lanes_per_row > 1 and all(size % (2 * CHUNK_SIZE) == 0 for size in sizes)
+    return schedule.lanes_per_row % 2 == 0 and all(size % (2 * CHUNK_SIZE) == 0 for size in sizes)
 
 
 def stores_sum_early(config: KernelConfig, schedule: RowSchedule) -> bool:

@@ -8,15 +8,18 @@ from dataclasses import dataclass, replace
 from .config import KernelConfig
 from .numerics import ceil_div, round_up
 from .registers import MOST_RESIDENT_THREADS, groups_of, residents_of, with_room_for_weight
-from .row_parts import has_separate_parts
-from .row_schedule import RowSchedule
+from .row_parts import has_separate_parts, side_by_side
+from .row_schedule import WARP_LANES, RowSchedule
 from .rows_ahead import loading_ahead
-from .schedule import MAX_WARPS, PREFERRED_WARPS, why_unfit
+from .schedule import MAX_WARPS, MOST_WARPS, PREFERRED_WARPS, why_unfit
+from .split_chunks import why_not_split
 from .target import Target
 
 # About how many threads a multiprocessor should have room for, where schedules do not leave that to the compiler.
 _RESIDENT_THREADS = (MOST_RESIDENT_THREADS, 1024, 512)
-_TEXT = re.compile(r"(?P<chunks>\d+)(?:/(?P<warps>\d+))?(?P<options>[^t]*)(?:t(?P<threads>\d+))?")
+# At least so many threads have blocks in which rows lie side by side.
+_FILLED_THREADS = (128, 256)
+_TEXT = re.compile(r"(?P<chunks>\d+)(?:/(?P<warps>\d+))?(?:f(?P<filled>\d+))?(?P<options>[^t]*)(?:t(?P<threads>\d+))?")
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,16 @@ class ScheduleForm:
     """The part of schedules that is the same at all lengths.
 
     Its text is that of a RowSchedule without the warps of a row, with those of a block if that has so many at any
-    length, and with threads instead of resident blocks: ``2``, ``1wu``, ``1/4``, ``1/8b2``, ``2wt1024``.
+    length, and with threads instead of resident blocks: ``2``, ``1wu``, ``1/4``, ``1/8b2``, ``1f128``, ``2wt1024``.
 
     Args:
         options: the chunks per lane, which are more only for rows that are too long, and everything else that does not
             depend on the length; its warps and resident blocks do not count.
         block_warps: warps of each of a row's blocks. With separate parts, rows have as many blocks as needed; in a
-            cluster, lanes have as many chunks as needed. 0: as many warps as the chunks leave.
+            cluster, lanes have as many chunks as needed; 32 in a single block are at most as many. 0: as many warps as
+            the chunks leave, at most 16.
+        filled_threads: the least number of threads in a block whose rows lie side by side, so that no lane is idle; 0:
+            rows have whole warps.
         resident_threads: about how many threads a multiprocessor should have room for; 0 leaves it to the compiler.
 
     Example:
@@ -41,12 +47,14 @@ class ScheduleForm:
 
     options: RowSchedule
     block_warps: int = 0
+    filled_threads: int = 0
     resident_threads: int = 0
 
     def __str__(self) -> str:
         chunks = self.options.chunks_per_lane
         others = str(self.options).removeprefix(f"{self.options.warps_per_row}x{chunks}")
         of_block = f"/{self.block_warps}" if self.block_warps else ""
+        of_block += f"f{self.filled_threads}" if self.filled_threads else ""
         return f"{chunks}{of_block}{others}" + (f"t{self.resident_threads}" if self.resident_threads else "")
 
     @classmethod
@@ -56,7 +64,7 @@ class ScheduleForm:
         if found is None:
             raise ValueError(f"schedule form: is {text!r}; write chunks per lane and options, such as 2w or 1/4t1536")
         options = RowSchedule.parse(f"1x{found['chunks']}{found['options']}")
-        return cls(options, int(found["warps"] or 0), int(found["threads"] or 0))
+        return cls(options, *(int(found[name] or 0) for name in ("warps", "filled", "threads")))
 
     @classmethod
     def of(cls, schedule: RowSchedule, config: KernelConfig) -> ScheduleForm:
@@ -72,30 +80,48 @@ class ScheduleForm:
         if schedule.loads_ahead:
             return cls(replace(options, rows_per_block=1))
         warps = schedule.warps_per_row // blocks if blocks > 1 else 0
+        if schedule.warps_per_row > MAX_WARPS and blocks == 1:
+            warps = MOST_WARPS
         if has_separate_parts(config):
             options = replace(options, blocks_per_row=1)
+        elif warps == MOST_WARPS:
+            pass
         elif warps == PREFERRED_WARPS:
             options = replace(options, chunks_per_lane=1)
         else:
             warps = 0
-        same = (each for each in _RESIDENT_THREADS if residents_of(each, schedule.threads) == residents)
-        return cls(options, warps, next(same, residents * schedule.threads) if residents else 0)
+        threads = schedule.threads
+        filled = [each for each in _FILLED_THREADS if side_by_side(config, schedule.chunks_per_lane, each) == options]
+        if filled:
+            options = replace(options, lanes_per_row=WARP_LANES, rows_per_block=1)
+        same = (each for each in _RESIDENT_THREADS if residents_of(each, threads) == residents)
+        return cls(options, warps, filled[0] if filled else 0, next(same, residents * threads) if residents else 0)
 
     def schedule(self, config: KernelConfig, target: Target) -> RowSchedule | None:
         """The schedule for a configuration; None if no such one fits it and the target."""
-        found = with_room_for_weight(config, self._residing(self._divided(config), config, target))
+        divided = self._side_by_side(config) if self.filled_threads else self._divided(config)
+        if divided is None:
+            return None
+        found = with_room_for_weight(config, self._residing(divided, config, target))
+        found = replace(found, splits_chunks=found.splits_chunks and not why_not_split(config, found))
         return None if why_unfit(config, target, found) else found
+
+    def _side_by_side(self, config: KernelConfig) -> RowSchedule | None:
+        """Rows without idle lanes."""
+        found = side_by_side(config, self.options.chunks_per_lane, self.filled_threads)
+        return found and replace(self.options, rows_per_block=found.rows_per_block, lanes_per_row=found.lanes_per_row)
 
     def _divided(self, config: KernelConfig) -> RowSchedule:
         """The warps and blocks of a row."""
         groups, chunks, blocks = groups_of(config), self.options.chunks_per_lane, self.options.blocks_per_row
-        is_parted = self.block_warps > 0 and blocks == 1
+        is_parted = self.block_warps > 0 and blocks == 1 and has_separate_parts(config)
         if is_parted:
             blocks = ceil_div(groups, chunks * self.block_warps)
         if self.block_warps and blocks > 1:
             warps = self.block_warps * blocks
         else:
-            warps = round_up(ceil_div(groups, max(chunks, ceil_div(groups, MAX_WARPS * blocks))), blocks)
+            most = (self.block_warps or MAX_WARPS) * blocks
+            warps = round_up(ceil_div(groups, max(chunks, ceil_div(groups, most))), blocks)
         rows = self.options.rows_per_block if warps == 1 else 1
         if not (is_parted and blocks > 1):
             chunks = ceil_div(groups, warps)

@@ -17,6 +17,7 @@ from .registers import (
     residents,
     waits_for_row_amax,
 )
+from .row_parts import has_separate_parts
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import sharing_rows, why_not_ahead
 from .target import Target
@@ -32,7 +33,7 @@ _BLOCK_THREADS = 128
 _TURNING_BLOCKS = 9
 # With two lanes for a row, a warp's accesses are scattered: RMSNorm of 200000 x 64 fell from 1.01 of a copy to 0.82.
 # Four chunks per lane leave too few threads: NVFP4 of 23111 x 912 fell from 0.97 to 0.83.
-_FEWEST_LANES, _MOST_CHUNKS = 4, 3
+_LANES, _FEWEST_LANES, _MOST_CHUNKS = (16, 8, 4, 2, 1), 4, 3
 
 
 def short_row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
@@ -100,7 +101,7 @@ def packed_schedule(config: KernelConfig) -> RowSchedule | None:
 
 def packings(config: KernelConfig) -> Iterator[RowSchedule]:
     """The divisions of a row among some lanes of a warp, those with the most lanes first."""
-    for lanes in (16, 8, 4, 2, 1):
+    for lanes in _LANES:
         chunks = ceil_div(chunks_of(config), lanes)
         packing = RowSchedule(
             1, chunks, prefetches_weight=has_room_for_weight(config, chunks), keeps_unpacked=_keeps_unpacked(config),
@@ -114,6 +115,8 @@ def why_not_packed(config: KernelConfig, schedule: RowSchedule) -> str:
     """Why rows cannot share a warp as in a schedule, as the end of a sentence; empty if they can."""
     lanes, chunks, count = schedule.lanes_per_row, schedule.chunks_per_lane, chunks_of(config)
     most = min(CHUNKS_AT_ONCE, most_held_chunks(held_bytes(config)))
+    if lanes not in _LANES and not has_separate_parts(config):
+        return f"lanes that find something of a row together are {', '.join(map(str, _LANES))}"
     if schedule.warps_per_row > 1 or schedule.blocks_per_row > 1 or schedule.loads_ahead:
         return "rows that share a warp have no other, and are not loaded ahead"
     if chunks != ceil_div(count, lanes):
@@ -124,8 +127,11 @@ def why_not_packed(config: KernelConfig, schedule: RowSchedule) -> str:
         return "blocks are up to 32 whole warps"
     if config.rope or config.all_reduce or config.backward or config.amax_parts:
         return "heads to rotate, rows of several ranks, gradients and threads that find an amax share no warp so"
-    if config.quant is not None and config.quant.has_blocks and config.quant.block_columns > lanes * CHUNK_SIZE:
-        return f"a block of {config.quant.block_columns} elements has more lanes than {lanes}"
+    block = config.quant.block_columns if config.quant is not None and config.quant.has_blocks else CHUNK_SIZE
+    if block > lanes * CHUNK_SIZE:
+        return f"a block of {block} elements has more lanes than {lanes}"
+    if lanes * CHUNK_SIZE % block:
+        return f"{lanes} lanes are not those of whole blocks of {block} elements"
     return ""
 
 

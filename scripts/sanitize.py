@@ -71,6 +71,14 @@ OF_FORMS = (
     (5, "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4,residual=true,schedule=8x1we"),
     *((300, f"rmsnorm:hidden_size=1536,schedule={each}") for each in ("3x1wu", "3x1wuql", "3x1wao1", "3x1waso1")),
     (900, "layernorm:hidden_size=2048,schedule=2x2uap3o1"),
+    *((5, f"rmsnorm:hidden_size=1552,residual=true,schedule={each}") for each in ("4x1wqlh", "2x2wqdh")),
+    (5, "layernorm:hidden_size=1168,weight=float32,schedule=3x1uhr2"),
+    (7, "rmsnorm:hidden_size=4112,quant=e4m3/row/f32,schedule=8x2wqhb2"),
+    (5, "rmsnorm:hidden_size=9232,residual=true,schedule=19x1wqh"),
+    *(
+        (37, f"quantize:hidden_size=1152,quant=e4m3/{each},weight=none,schedule=1x1p4n72")
+        for each in ("128/f32", "tensor/f32")
+    ),
 )
 # In the last block of these rows, a warp is idle.
 IN_CLUSTERS = (

@@ -36,16 +36,16 @@ struct GatesAndValues {
       const Input* from = kGateColumns == kHiddenSize ? row : row + index * kChunkSize / kGateColumns * kGateColumns;
       load_chunk(chunks[0], from, index);
       load_chunk(chunks[1], from + kGateColumns, index);
-    } else if (kAlternates && index < kWholeChunks) {
+    } else if (kAlternates && is_there(index, kChunkSize - 1)) {
       copy_words(chunks[0].accesses, row + index * 2 * kChunkSize);
       copy_words(chunks[1].accesses, row + (index * 2 + 1) * kChunkSize);
     } else {
       JITNORM_UNROLL
       for (int i = 0; i < kChunkSize; ++i) {
-        const bool is_there = index < kWholeChunks || is_in_row(index, i);
+        const bool has_both = is_there(index, i);
         const Input* from = row + gate_position(index * kChunkSize + i);
-        put(first_at(i), is_there ? from[0] : Input{});
-        put(second_at(i), is_there ? from[kGateColumns] : Input{});
+        put(first_at(i), has_both ? from[0] : Input{});
+        put(second_at(i), has_both ? from[kGateColumns] : Input{});
       }
     }
   }

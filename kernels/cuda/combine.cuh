@@ -141,10 +141,7 @@ struct RowSource<Combine::kSandwich> {
 
   // The terms of a chunk in the sum that comes first.
   JITNORM_INLINE static float sum_of(const Held& h) {
-    float sum = 0.0f;
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) sum = fma_rn(value_of(h.input, i), value_of(h.input, i), sum);
-    return sum;
+    return sum_over_chunk([&](float sum, int i) { return fma_rn(value_of(h.input, i), value_of(h.input, i), sum); });
   }
 
   JITNORM_INLINE void take_sum(const Arguments& a, Int64, float total) { rstd = reciprocal_rms(total, a.eps); }
@@ -164,7 +161,7 @@ struct RowSource<Combine::kSandwich> {
     for (int i = 0; i < kChunkSize; ++i) {
       const float value =
           normalized_sum(value_of(h.input, i), rstd, factor_of(value_of(w, i)), value_of(h.residual, i));
-      h.sum.elements[i] = index < kWholeChunks || is_in_row(index, i) ? value : 0.0f;
+      h.sum.elements[i] = is_there(index, i) ? value : 0.0f;
     }
   }
 

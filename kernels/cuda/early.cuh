@@ -14,7 +14,7 @@ constexpr bool kPlacesEarly = kHasPdl && (kCombine == Combine::kInput || kCombin
 
 template <typename RowSource>
 JITNORM_INLINE void compute_places(const RowSource& source, int index) {
-  source.visit_loaded([&](const Input* row) { compute_now(row + index * kChunkSize); });
+  source.visit_loaded([&](const Input* row) { compute_now(row + place_in_row(index)); });
 }
 
 // Few rows finish sooner if what the previous kernel most likely does not write is fetched while it still runs: behind

@@ -13,7 +13,7 @@ constexpr bool kRefillsEarly = kStages == 1 && !kStaysShared;
 
 // What lies past the row counts as zero, also where the mean does not.
 JITNORM_INLINE float centered_in_row(const InputChunk& h, float mean, int index, int i) {
-  const bool is_counted = !kCenters || index < kWholeChunks || is_in_row(index, i);
+  const bool is_counted = !kCenters || is_there(index, i);
   return is_counted ? centered(value_of(h, i), mean) : 0.0f;
 }
 

@@ -5,6 +5,16 @@
 #include "shared_amax.cuh"
 
 // Elements past the row do not count: once normalized, their zeros are NaN if the row's statistic is infinite.
+#ifdef JITNORM_SPLITS_CHUNKS
+JITNORM_INLINE float chunk_amax(const float (&y)[kChunkSize], int index) {
+  float amax = 0.0f;
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) {
+    if (is_there(index, i)) amax = max_magnitude(amax, y[i]);
+  }
+  return amax;
+}
+#else
 JITNORM_INLINE float chunk_amax(const float (&y)[kChunkSize], int index) {
   float amax = magnitude_of(y[0]);
   JITNORM_UNROLL
@@ -14,6 +24,7 @@ JITNORM_INLINE float chunk_amax(const float (&y)[kChunkSize], int index) {
   }
   return !kNormalizes || index < kChunks ? amax : 0.0f;
 }
+#endif
 
 // The largest |y| of each row, and of each chunk that is held.
 JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsAtOnce], int warp, int lane) {

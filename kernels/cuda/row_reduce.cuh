@@ -8,23 +8,27 @@
 
 template <typename Held>
 JITNORM_INLINE float chunk_sum(const Held& chunk) {
-  float sum = 0.0f;
-  JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) sum = add_rn(sum, value_of(chunk, i));
-  return sum;
+  return sum_over_chunk([&](float sum, int i) { return add_rn(sum, value_of(chunk, i)); });
 }
 
 // What lies past the row counts as zero, also where the mean does not.
+#ifdef JITNORM_SPLITS_CHUNKS
 JITNORM_INLINE float chunk_sum_of_squares(const HeldChunk& chunk, float mean, int index) {
-  float sum = 0.0f;
-  JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) {
+  return sum_over_chunk([&](float sum, int i) {
+    const float d = kCenters && !is_there(index, i) ? 0.0f : centered(value_of(chunk, i), mean);
+    return fma_rn(d, d, sum);
+  });
+}
+#else
+JITNORM_INLINE float chunk_sum_of_squares(const HeldChunk& chunk, float mean, int index) {
+  const float sum = sum_over_chunk([&](float sum, int i) {
     const bool is_past = kCenters && kHasPartialChunk && index >= kWholeChunks && !is_in_row(index, i);
     const float d = is_past ? 0.0f : centered(value_of(chunk, i), mean);
-    sum = fma_rn(d, d, sum);
-  }
+    return fma_rn(d, d, sum);
+  });
   return kCenters && index >= kChunks ? 0.0f : sum;  // checked once: per element, it would take an instruction each
 }
+#endif
 
 // The butterfly over `kWidth` neighbouring lanes; each of them gets the sum.
 template <int kWidth>
@@ -86,8 +90,11 @@ JITNORM_INLINE float lanes_max(float amax) {
 }
 
 // Chunks of a group that a lane has, padded to a power of two: several if rows share a warp. Those missing count as +0,
-// which changes no sum, because none is -0.
-constexpr int kGroupSlots = kGroups > 1 ? 32 / kLanesPerRow : kChunksPerLane > 2 ? 4 : kChunksPerLane;
+// which changes no sum, because none is -0. Rows with more lanes than a warp have no sums.
+constexpr int kGroupSlots = kLanesPerRow > 32    ? 1
+                            : kGroups > 1        ? 32 / kLanesPerRow
+                            : kChunksPerLane > 2 ? 4
+                                                 : kChunksPerLane;
 static_assert(kWarpsPerRow > 1 || kChunksPerLane <= kPaddedGroups * kGroupSlots, "a slot for each chunk of a lane");
 
 // Several sums over a row or over a thread's rows, whose group sums arrive one after another: whole warps call add(),
@@ -106,12 +113,16 @@ struct Sums {
       of_warp[which][slot] = chunk_sum;
       return;
     }
+#ifdef JITNORM_SPLITS_CHUNKS
+    add_halves(which, chunk_sum, slot * kWarpsPerRow + warp, lane);
+#else
     batch[which][slot % kBatch] = chunk_sum;
     if (slot % kBatch < kBatch - 1) return;
     constexpr int kOwners = kLanesPerRow / kBatch;
     const float sum = butterfly_sums<kLanesPerRow>(batch[which], lane);
     const int group = (slot - (kBatch - 1) + lane / kOwners) * kWarpsPerRow + warp;
     if (lane % kOwners == 0 && group < kPaddedGroups) share(group_sums(which) + group, sum);
+#endif
   }
 
   // Calls meanwhile() once all threads have met.
@@ -134,6 +145,15 @@ struct Sums {
   }
 
  private:
+#ifdef JITNORM_SPLITS_CHUNKS
+  // The rest of the butterfly, over every second lane.
+  JITNORM_INLINE void add_halves(int which, float sum, int group, int lane) {
+    JITNORM_UNROLL
+    for (int mask = 16; mask > 1; mask /= 2) sum = add_rn(sum, __shfl_xor_sync(kFullWarp, sum, mask));
+    if (lane == 1 && group < kPaddedGroups) share(group_sums(which) + group, sum);
+  }
+#endif
+
   // Folds first what a lane has of each group, whose chunks are kLanesPerRow apart.
   JITNORM_INLINE static float sum_of_slots(const float (&slots)[kPaddedGroups * kGroupSlots]) {
     float groups[kPaddedGroups];

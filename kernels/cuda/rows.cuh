@@ -133,7 +133,7 @@ JITNORM_INLINE Row locate_row(const Arguments& a, Int64 number, int thread) {
 #ifdef JITNORM_GATHERS
   const Int64 from = is_processed(a, number) ? input_row(a, number) : -1;
   const bool is_there = from >= 0;
-  return {is_there ? number : 0, is_there, Source::of(a, is_there ? from : 0), is_there ? thread : kChunks};
+  return {is_there ? number : 0, is_there, Source::of(a, is_there ? from : 0), is_there ? thread : kPastRow};
 #else
 #ifdef JITNORM_HOLDS_HALVES
   // Lanes past the last row repeat it, because it is in their warp: they load it before any lane stores it, and store
@@ -146,7 +146,7 @@ JITNORM_INLINE Row locate_row(const Arguments& a, Int64 number, int thread) {
 #ifdef JITNORM_TWO_SIZES
   return {at, is_there, Source::of(a, at), is_there ? thread : kChunks, a.size / kChunkSize};
 #else
-  return {at, is_there, Source::of(a, at), is_there ? thread : kChunks};
+  return {at, is_there, Source::of(a, at), is_there ? thread : kPastRow};
 #endif
 #endif
 #endif

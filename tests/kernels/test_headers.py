@@ -64,9 +64,14 @@ CONFIGS = [
         "sum_rows:hidden_size=4096,input=float32",
     )
 ]
-AHEAD = [
+SCHEDULED = [
     KernelConfig.parse(text)
-    for text in ("rmsnorm:hidden_size=4096,schedule=4x2ao2", "layernorm:hidden_size=4096,schedule=4x2ap2o1")
+    for text in (
+        "rmsnorm:hidden_size=4096,schedule=4x2ao2",
+        "rmsnorm:hidden_size=4096,schedule=8x1h",
+        "rmsnorm:hidden_size=4096,quant=e4m3/row/f32,schedule=8x1h",
+        "layernorm:hidden_size=4096,schedule=4x2ap2o1",
+    )
 ]
 # Those for which a condition holds.
 SPECIAL = [
@@ -136,7 +141,7 @@ OTHERS = [
 ]
 SOURCES = [
     *((config, target) for config in (*CONFIGS, *SPECIAL, *FINISHED, *EXPERTS, *OTHERS) for target in (CPU, HOPPER)),
-    *((config, HOPPER) for config in AHEAD),
+    *((config, HOPPER) for config in SCHEDULED),
 ]
 
 

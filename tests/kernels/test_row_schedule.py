@@ -21,7 +21,7 @@ AMPERE, HOPPER = Target("sm_80"), Target("sm_90a")
 
 def schedules() -> st.SearchStrategy[RowSchedule]:
     """All schedules that have a name."""
-    counts, flags = st.integers(1, 99), st.tuples(*[st.booleans()] * 8)
+    counts, flags = st.integers(1, 99), st.tuples(*[st.booleans()] * 9)
     numbers = st.tuples(
         st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4, 8]), st.integers(0, 99)
     )
@@ -77,7 +77,7 @@ def test_other_texts_are_refused(text: str) -> None:
         ("rmsnorm:hidden_size=4096,schedule=9x1", "the 8 groups of a row"),
         ("rmsnorm:hidden_size=8192,residual=true,schedule=2x8", "a lane holds 4 chunks"),
         ("rmsnorm:hidden_size=8192,residual=true,schedule=4x4r2", "a lane holds 4 chunks"),
-        ("rmsnorm:hidden_size=16384,schedule=32x1", "up to 16 warps"),
+        ("rmsnorm:hidden_size=16896,schedule=33x1", "up to 32 warps"),
         ("rmsnorm:hidden_size=2560,schedule=5x1b2", "as many as the others"),
         ("rmsnorm:hidden_size=4096,schedule=8x1wa", "as many as run at once: say how many with o"),
         ("rmsnorm:hidden_size=32768,schedule=16x4ao4", "has shared memory for 3 rows"),

@@ -176,6 +176,10 @@ FAST_PATH = (
     "rmsnorm:hidden_size=7168,residual=true,quant=e4m3/row/f32,schedule=7x2wq",
     "rmsnorm:hidden_size=4096,pdl=true,residual=true,quant=e4m3/128/f32,schedule=8x1weql",
     "layernorm:hidden_size=4096,schedule=4x2wuql",
+    "rmsnorm:hidden_size=8192,pdl=true,schedule=16x1wuqldh",
+    "rmsnorm:hidden_size=7168,residual=true,pdl=true,schedule=14x1wqlh",
+    "rmsnorm:hidden_size=27136,residual=true,pdl=true,schedule=27x2wqh",
+    "layernorm:hidden_size=4096,schedule=4x2uqhr2",
 )
 
 

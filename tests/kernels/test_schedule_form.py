@@ -57,6 +57,9 @@ def test_the_form_of_a_candidate_gives_that_schedule_again_and_its_text_the_form
         (TEXTS[0], "1/8b2", ["None", "16x2b2"]),
         (TEXTS[3], "1/4", ["3x1", "20x1b5"]),
         (TEXTS[3], "2/8t1536", ["2x2o24", "16x2b2o6"]),
+        (TEXTS[3], "1f128", ["1x1p2n96", "None"]),
+        (TEXTS[0], "1/32wqh", ["3x1wqh", "20x1wqh"]),
+        (TEXTS[1], "2qh", ["2x2q", "10x2q"]),
     ],
 )
 def test_a_form_has_a_schedule_for_each_length(text: str, form: str, schedules: list[str]) -> None:
@@ -75,7 +78,7 @@ def test_a_weight_without_room_is_loaded_late_and_what_does_not_fit_has_no_sched
     assert ScheduleForm.parse("2b4").schedule(of_length(TEXTS[0], 16384), Target("sm_80")) is None
 
 
-@pytest.mark.parametrize("text", ["", "w", "2x", "1/", "2ot3", "2t"])
+@pytest.mark.parametrize("text", ["", "w", "2x", "1/", "1f", "2ot3", "2t"])
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="schedule"):
         ScheduleForm.parse(text)

@@ -1,0 +1,118 @@
+// A chunk in registers, viewed in accesses as wide as the addresses allow.
+#pragma once
+
+#include "../common/codes.h"
+#include "../common/configuration.h"
+#include "../common/intrinsics.h"
+
+template <int kBytes>
+struct Access;
+template <>
+struct Access<16> {
+  typedef uint4 Type;
+};
+template <>
+struct Access<8> {
+  typedef uint2 Type;
+};
+template <>
+struct Access<4> {
+  typedef UInt32 Type;
+};
+template <>
+struct Access<2> {
+  typedef UInt16 Type;
+};
+template <>
+struct Access<1> {
+  typedef UInt8 Type;
+};
+
+// A chunk in registers: its bytes, viewed in the width of an access.
+template <typename T, int kAccessBytes>
+union alignas(16) Chunk {
+  static constexpr int kBytes = kChunkSize * (int)sizeof(T);
+  T elements[kChunkSize];
+  UInt32 words[kBytes / 4];
+  typename Access<kAccessBytes>::Type accesses[kBytes / kAccessBytes];
+};
+
+// Element i, widened. A bfloat16 is extracted from its word: on its own, the upper one of two takes one more
+// instruction.
+template <typename T, int kAccessBytes>
+JITNORM_INLINE float value_of(const Chunk<T, kAccessBytes>& chunk, int i) {
+  return to_float(chunk.elements[i]);
+}
+
+template <int kAccessBytes>
+JITNORM_INLINE float value_of(const Chunk<BFloat16, kAccessBytes>& chunk, int i) {
+  const UInt32 word = chunk.words[i / 2];
+  return float_of(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
+}
+
+// The elements of a chunk, widened or computed.
+template <typename Held>
+JITNORM_INLINE void values_of(const Held& h, float (&values)[kChunkSize]) {
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) values[i] = value_of(h, i);
+}
+
+typedef Chunk<Input, kInputAccessBytes> InputChunk;
+typedef Chunk<Weight, kWeightAccessBytes> WeightChunk;
+
+#ifdef JITNORM_UNWEIGHTED
+JITNORM_INLINE float to_float(One) { return 1.0f; }
+
+template <int kAccessBytes>
+JITNORM_INLINE void load_chunk(Chunk<One, kAccessBytes>&, const One*, int) {}
+
+#endif
+template <typename Word, int kCount>
+JITNORM_INLINE void copy_words(Word (&to)[kCount], const void* from) {
+  JITNORM_UNROLL
+  for (int i = 0; i < kCount; ++i) to[i] = static_cast<const Word*>(from)[i];
+}
+
+template <typename Word, int kCount>
+JITNORM_INLINE void copy_words(void* to, const Word (&from)[kCount]) {
+  JITNORM_UNROLL
+  for (int i = 0; i < kCount; ++i) static_cast<Word*>(to)[i] = from[i];
+}
+
+// In assembly, because NVRTC 13.0 takes three instructions, not two, for each word that is swapped by ?:.
+JITNORM_INLINE UInt32 selected(bool is_first, UInt32 first, UInt32 second) {
+  UInt32 result;
+  asm("{\n.reg .pred is_first;\nsetp.ne.s32 is_first, %3, 0;\nselp.b32 %0, %1, %2, is_first;\n}"
+      : "=r"(result)
+      : "r"(first), "r"(second), "r"((int)is_first));
+  return result;
+}
+
+JITNORM_INLINE uint4 selected(bool is_first, uint4 first, uint4 second) {
+  return {selected(is_first, first.x, second.x), selected(is_first, first.y, second.y),
+          selected(is_first, first.z, second.z), selected(is_first, first.w, second.w)};
+}
+
+JITNORM_INLINE void swap_if(bool is_swapped, uint4& a, uint4& b) {
+  const uint4 first = selected(is_swapped, b, a);
+  b = selected(is_swapped, a, b);
+  a = first;
+}
+
+// Makes the compiler unpack a 16-bit chunk again at its next use, instead of holding its floats until then: they take
+// twice the registers. With 48 instead of 64, a multiprocessor has five blocks of 256 threads instead of four.
+template <typename T, int kAccessBytes>
+JITNORM_INLINE void forget_unpacked(Chunk<T, kAccessBytes>& chunk) {
+  if constexpr (sizeof(T) < sizeof(float) && !kKeepsUnpacked) {
+    JITNORM_UNROLL
+    for (int i = 0; i < Chunk<T, kAccessBytes>::kBytes / 4; ++i) asm volatile("" : "+r"(chunk.words[i]));
+  }
+}
+
+constexpr int kCodeWords = kChunkSize / kCodesPerWord;
+constexpr int kCodeBytes = kCodeWords * 4;
+
+union alignas(16) CodeChunk {
+  UInt32 words[kCodeWords];
+  typename Access<kCodesAccessBytes>::Type accesses[kCodeBytes / kCodesAccessBytes];
+};
