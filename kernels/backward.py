@@ -15,7 +15,7 @@ from .dtypes import DTYPES
 from .extents import LEADING, ROWS, Extent, shape
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .row_ops import first_tensor, row_statistic, strided_rows, weight_argument
-from .row_schedule import RowSchedule
+from .row_schedule import WARP_LANES, RowSchedule
 from .target import Target
 
 # Part of the output bits, like those of kernels/numerics.py.
@@ -172,12 +172,16 @@ def _with_room(config: KernelConfig, target: Target, schedule: RowSchedule) -> R
 
 
 def _takes_too_many_registers(config: KernelConfig, schedule: RowSchedule) -> bool:
-    """Whether a row, its gradients, the weight and the sums would be spilled."""
+    """Whether a row, its gradients, the weight and the sums would be spilled.
+
+    Each quarter of a multiprocessor has a quarter of the registers, for whole warps: 13 warps get as many as 16. Layer
+    normalization of 323 x 25984, whose blocks have 13, went from 0.23 of a copy to 0.27.
+    """
     sums = (2 if config.has_bias else 1) * DTYPES["float32"].bytes
     tensors = 3 if config.residual else 2
     element_bytes = tensors * DTYPES[config.input].bytes + DTYPES[config.weight].bytes + sums
     held = schedule.chunks_per_lane * CHUNK_SIZE * element_bytes // 4
-    return (held + _OTHER_REGISTERS) * schedule.threads > _REGISTERS
+    return (held + _OTHER_REGISTERS) * round_up(schedule.threads, 4 * WARP_LANES) > _REGISTERS
 
 
 def _bytes_of_rows(config: KernelConfig, schedule: RowSchedule) -> int:

@@ -210,7 +210,7 @@ def test_on_hopper_many_rows_signal_dependents_once_stored(schedule: str, tmp_pa
 
 
 GRADIENTS = (
-    *(f"layernorm:hidden_size={size},backward=true" for size in (4096, 8192, 12288, 16384)),
+    *(f"layernorm:hidden_size={size},backward=true" for size in (4096, 8192, 12288, 13312, 16384)),
     "layernorm:hidden_size=12288,backward=true,residual=true",
     "rmsnorm:hidden_size=16384,backward=true,residual=true",
     "rmsnorm:hidden_size=16384,backward=true,bias=true",
