@@ -49,3 +49,9 @@ def test_sums_find_as_many_rows_as_the_kernel_of_the_gradients_writes(config: Ke
 @pytest.mark.parametrize(("hidden_size", "rows"), [(64, 64), (128, 32), (1024, 4), (1040, 1), (4096, 1)])
 def test_short_rows_are_packed(hidden_size: int, rows: int) -> None:
     assert backward.rows_of_pack(hidden_size) == rows
+
+
+@pytest.mark.parametrize(("hidden_size", "rows"), [(5632, 2), (5648, 1)])
+def test_up_to_eleven_warps_work_on_pairs_of_rows(hidden_size: int, rows: int) -> None:
+    config = KernelConfig("rmsnorm", hidden_size, backward=True)
+    assert backward.backward_schedule(config, Target("sm_90a")).rows_at_once == rows
