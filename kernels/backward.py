@@ -220,8 +220,10 @@ def _stages(config: KernelConfig, target: Target, schedule: RowSchedule) -> int:
     wanted = _BYTES_ON_THEIR_WAY[most_segments(config.hidden_size)] // _bytes_of_rows(config, schedule)
     if schedule.stays_shared:
         wanted += 1  # the one that threads work on
+    # Blocks that share rows wait for each other meanwhile: RMSNorm of 323 x 25984 went from 0.40 of a copy to 0.42.
+    least = 2 if schedule.blocks_per_row > 1 else 1
     room = target.shared_bytes - _weight_bytes(config, schedule)
-    return min(max(1, wanted), _MOST_STAGES, room // _stage_bytes(config, schedule))
+    return min(max(least, wanted), _MOST_STAGES, room // _stage_bytes(config, schedule))
 
 
 def stages_statistic(config: KernelConfig, target: Target) -> bool:
