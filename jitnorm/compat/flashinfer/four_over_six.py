@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import warnings
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
+
+from torch.compiler import is_compiling
 
 # Of these, the first and the fourth change nothing: arithmetic is always exact.
 NVFP4_QUANT_ENV_VARS = (
@@ -19,6 +22,9 @@ NVFP4_QUANT_ENV_VARS = (
 
 # The default of `nvfp4_4over6`: use the environment.
 UNSET: Any = object()
+# Every change of `os.environ` is one of C's environment, which says in 0.1 us that a variable is not set, not in 0.6.
+_getenv = ctypes.PyDLL(None).getenv
+_getenv.argtypes, _getenv.restype = (ctypes.c_char_p,), ctypes.c_void_p
 
 
 class NVFP44Over6ErrMode(IntEnum):
@@ -72,6 +78,8 @@ def resolve_nvfp4_4over6(setting: Any = UNSET) -> NVFP44Over6Config | None:
         TypeError: it is neither a recipe nor None.
     """
     if setting is UNSET:
+        if not is_compiling() and _getenv(b"FLASHINFER_NVFP4_4OVER6") is None:
+            return None
         return _recipe_of_environment() if _is_set("FLASHINFER_NVFP4_4OVER6") else None
     if setting is not None and not isinstance(setting, NVFP44Over6Config):
         raise TypeError(
