@@ -1,4 +1,4 @@
-"""Rotation of heads for other libraries' functions: of queries and keys, or with their norms in a packed tensor."""
+"""Rotation of heads for other libraries' functions, and the angles that they rotate by."""
 
 from __future__ import annotations
 
@@ -7,38 +7,7 @@ import math
 import torch
 
 import jitnorm
-
-
-def turn_packed(
-    qkv: torch.Tensor, heads: tuple[int, int, int], head_dim: int, eps: float, q_weight: torch.Tensor,
-    k_weight: torch.Tensor, cos_sin_cache: torch.Tensor, is_neox: bool, positions: torch.Tensor,
-) -> None:  # fmt: skip
-    """Overwrite queries and keys with their rotated norms.
-
-    Args:
-        qkv: (tokens, sum of heads times head_dim).
-        heads: the numbers of heads of queries, keys and values.
-        head_dim: elements of a head.
-        eps: added to the mean of squares.
-        q_weight: weight for the norm of queries.
-        k_weight: weight for the norm of keys.
-        cos_sin_cache: cosines and sines by position.
-        is_neox: as of `jitnorm.qk_rmsnorm_rope`.
-        positions: of each token.
-
-    Raises:
-        ValueError: the heads do not fill the tensor.
-    """
-    if qkv.shape[-1] != sum(heads) * head_dim:
-        raise ValueError(
-            f"qkv: has {qkv.shape[-1]} columns; {sum(heads)} heads of {head_dim} are {sum(heads) * head_dim}"
-        )
-    # `unflatten` takes 3 us more, a shape that is not known 0.6, and the method `split`, or `narrow` for each part, 2.
-    each = qkv.view(-1, sum(heads), head_dim) if qkv.ndim == 2 else qkv.view(*qkv.shape[:-1], sum(heads), head_dim)
-    q, k, _ = torch.split_with_sizes(each, heads, -2)
-    jitnorm.qk_rmsnorm_rope(
-        q, k, q_weight, k_weight, cos_sin_cache, positions, eps, is_neox, q_out=q, k_out=k
-    )  # fmt: skip
+from jitnorm.compat.constants import remembered
 
 
 def turn(
@@ -83,14 +52,22 @@ def yarn_angles(
         high: the first pair from which all frequencies are divided.
         scale: factor for cosines and sines.
     """
-    pairs = torch.arange(rotary_size // 2, dtype=torch.float32, device=positions.device)
-    frequencies = base ** (pairs * (-2 / rotary_size))
-    if factor != 1:
-        divided = ((pairs - low) / (high - low if abs(high - low) > 1e-6 else 0.001)).clamp(0, 1)
-        frequencies = frequencies * (1 - divided) + frequencies / factor * divided
-    turns = torch.outer(positions.to(torch.float32), frequencies)
+    frequencies = _yarn_frequencies(positions.device, rotary_size, base, factor, low, high)
+    turns = torch.outer(positions, frequencies)  # in float32
     angles = torch.cat([turns.cos(), turns.sin()], -1)
     return angles if scale == 1 else angles * scale
+
+
+@remembered(64)
+def _yarn_frequencies(
+    device: torch.device, rotary_size: int, base: float, factor: float, low: float, high: float
+) -> torch.Tensor:
+    pairs = torch.arange(rotary_size // 2, dtype=torch.float32, device=device)
+    frequencies: torch.Tensor = base ** (pairs * (-2 / rotary_size))
+    if factor == 1:
+        return frequencies
+    divided = ((pairs - low) / (high - low if abs(high - low) > 1e-6 else 0.001)).clamp(0, 1)
+    return frequencies * (1 - divided) + frequencies / factor * divided
 
 
 def llama_angles(

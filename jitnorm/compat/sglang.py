@@ -13,12 +13,13 @@ import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
 from jitnorm.compat.flashinfer.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
 from jitnorm.compat.groups import quantize_groups, spec_of_eps, write_groups
-from jitnorm.compat.rope import turn, turn_packed, yarn_angles
+from jitnorm.compat.rope import turn, yarn_angles
 from jitnorm.compat.sglang_kernels.groups import empty_scales, write_rows
 from jitnorm.compat.vllm.custom_ops import scaled_fp4_quant as _scaled_fp4_quant
 from jitnorm.compat.vllm.gated import rms_norm_gated as _rms_norm_gated
 from jitnorm.kernels.activations import with_numbers
 from jitnorm.kernels.quant_spec import MAX_CODE
+from jitnorm.ops.norm_qk_packed import qk_rmsnorm_rope_packed
 from jitnorm.ops.pairs import quantize_pair
 
 _E4M3, _E4M3_ROWS = spec_of("e4m3", "tensor"), spec_of("e4m3", "row")
@@ -105,8 +106,9 @@ def fused_qk_norm_rope(
     size = head_dim if rotary_dim is None else rotary_dim
     angles = yarn_angles(position_ids.reshape(-1), size, base, factor, low, high, attention_factor)
     rows = torch.arange(len(angles), device=angles.device)
-    heads = num_heads_q, num_heads_k, num_heads_v
-    turn_packed(qkv, heads, head_dim, eps, q_weight, k_weight, angles, is_neox, rows)
+    qk_rmsnorm_rope_packed(
+        qkv, q_weight, k_weight, angles, rows, eps, is_neox, num_heads_q, num_heads_k, num_heads_v, head_dim
+    )
 
 
 def rotary_embedding(

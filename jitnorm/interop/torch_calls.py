@@ -64,7 +64,8 @@ def usual_call(
     arguments = [*tensors, *_without(_names(steps, lambda of: of.arguments), tensors)]
     find_patterns = _pattern_finder(torch, framework, steps, form, leaders, allocated)
     objects = _objects(torch, framework, find_patterns, record, otherwise)
-    given = [order.index(name) if name in order else -1 for name in (*arguments, "stream")]
+    sources = [form.source(name) for name in (*arguments, "stream")]
+    given = [order.index(name) if name in order else -1 for name in sources]
     place_of = {name: _PARAMETER - place for place, name in enumerate(order)}
     place_of |= {"record": _RECORD, **{name: place for place, name in enumerate(arguments)}}
     returned = re.findall(r"\{(\w+)\}", form.result)
@@ -74,11 +75,14 @@ def usual_call(
     if record is not None:
         attributes = [_SHAPE, *(place_of[name] for name in record.tensors.values())]
         shaped, values = place_of[record.shaped], record.values
+    views = [place_of[form.merged], 0, 0, 0] if form.merged else []
+    for name, heads in form.heads.items():
+        views += [place_of[name], heads.start, heads.count, heads.size]
     first, *later = steps
     taken = [[place_of[name] for name in step.named(step.dispatcher.arguments)] for step in steps]
     address = first.dispatcher.make_torch_call(
-        len(tensors), len(order), given, *places, kind, attributes, shaped, values, place_of.get(form.merged, -1),
-        taken[0], *((taken[1], later[0].dispatcher.find) if later else ([], None)), id(objects),
+        len(tensors), len(order), given, *places, kind, attributes, shaped, values, views, taken[0],
+        *((taken[1], later[0].dispatcher.find) if later else ([], None)), id(objects),
     )  # fmt: skip
     made: Callable[..., Any] = object_at(address)
     return made
@@ -101,10 +105,10 @@ def _pattern_finder(
 
     def find_patterns(*given: Any) -> tuple[Any, ...] | None:
         """Tensors that outputs are allocated like, then what the kernel writes if that is no view of itself."""
-        known = {
-            name: framework.merge_last_two(each) if name == form.merged else each
-            for name, each in zip(leaders, given, strict=True)
-        }
+        known = dict(zip(leaders, given, strict=True))
+        if form.merged in known:
+            known[form.merged] = framework.merge_last_two(known[form.merged])
+        known |= {name: heads.of(known[name]) for name, heads in form.heads.items() if name in known}
         for step in steps:  # patterns of what the first launch writes lead the second
             outputs = step.dispatcher.outputs
             names = zip(outputs.leaders, step.named(outputs.leaders), strict=True)

@@ -109,8 +109,11 @@ class Form(CallForm):
         given = {name: name if name in parameters else "None" for name in (*parameters, *written)}
         if self.merged:
             given[self.merged] = f"_merge({self.merged}, '{self.merged}')"
+        first = self.source(dispatcher.first)
         for name in self.converted:
-            given[name] = f"{name} if {name} is None else _converted['{name}']({name}, {dispatcher.first})"
+            given[name] = f"{name} if {name} is None else _converted['{name}']({name}, {first})"
+        for name, heads in self.heads.items():
+            given[name] = f"None if {heads.packed} is None else _heads['{name}'].of({heads.packed})"
 
         def generate(kind: type) -> None:
             if dispatcher.calls[self] is call:
@@ -119,13 +122,13 @@ class Form(CallForm):
         text = _TEXT.format(
             parameters=", ".join(parameters),
             named=", ".join(f"'{name}': {text}" for name, text in given.items()),
-            first=dispatcher.first,
+            first=first,
             result=self.result.format_map(self._results(steps, given)),
         )
         scope: dict[str, Any] = {
             "_record": self.record, "_views": self.views, "_run": run_steps if form.steps else run,
             "_dispatcher": form.steps or dispatcher, "_generating": generating, "_generate": generate, "_merge": _merge,
-            "_converted": self.converted,
+            "_converted": self.converted, "_heads": self.heads,
         }  # fmt: skip
         exec(text, scope)
         call: Callable[..., Any] = scope["call"]
@@ -138,7 +141,7 @@ class Form(CallForm):
         results = {name: f"_named['{name}']" if name in taken else name for name in names}
         parameters = self.parameters.split()
         for name in self.views.keys() & results.keys():
-            view = f"_views['{name}']({results[name]}, {steps[0].dispatcher.first})"
+            view = f"_views['{name}']({results[name]}, {self.source(steps[0].dispatcher.first)})"
             results[name] = f"({view} if {name} is None else {name})" if name in parameters else view
         if self.record is not None:
             results["record"] = self.record.expression.format_map(results)

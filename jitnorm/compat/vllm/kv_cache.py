@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-import jitnorm
-
-_PLAIN, _FP8 = ("auto", "bfloat16", "float16"), ("fp8", "fp8_e4m3")
+from jitnorm.ops.norm_qk_packed import qk_rmsnorm_rope_cache_packed
 
 Heads = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Queries, keys and values."""
@@ -42,64 +38,18 @@ def fused_qknorm_rope_cache(
     Returns:
         queries, keys and values, each (tokens, heads * head_dim).
     """
-    if not 0 <= rotary_dim <= min(head_dim, cos_sin_cache.shape[-1]):
-        raise ValueError(
-            f"rotary_dim: is {rotary_dim}; allowed are even numbers up to head_dim {head_dim} and the "
-            f"{cos_sin_cache.shape[-1]} columns of cos_sin_cache"
-        )
-    heads = num_q_heads, num_kv_heads, num_kv_heads
-    angles = _first_angles(cos_sin_cache, rotary_dim, positions)
-    made = insert_turned_heads(
-        (None, None, None), heads, qkv, q_weight, k_weight, angles, slot_mapping, (key_cache, value_cache), head_dim,
-        eps, norm_weight_bias, kv_cache_dtype, (k_scale, v_scale),
+    columns = cos_sin_cache.shape[-1]
+    if rotary_dim != columns or rotary_dim > head_dim:
+        if not 0 <= rotary_dim <= min(head_dim, columns):
+            raise ValueError(
+                f"rotary_dim: is {rotary_dim}; allowed are even numbers up to head_dim {head_dim} and the "
+                f"{columns} columns of cos_sin_cache"
+            )
+        cos_sin_cache, positions = _first_angles(cos_sin_cache, rotary_dim, positions)
+    return qk_rmsnorm_rope_cache_packed(
+        qkv, None, None, None, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, k_scale,
+        v_scale, eps, num_q_heads, num_kv_heads, head_dim, norm_weight_bias, kv_cache_dtype,
     )  # fmt: skip
-    q, k, v = (each.view(-1, count * head_dim) for each, count in zip(made, heads, strict=True))
-    return q, k, v
-
-
-def insert_turned_heads(
-    outputs: Heads | tuple[None, None, None],
-    heads: tuple[int, int, int],
-    qkv: torch.Tensor,
-    q_weight: torch.Tensor,
-    k_weight: torch.Tensor,
-    angles: Angles,
-    slot_mapping: torch.Tensor,
-    caches: tuple[torch.Tensor, torch.Tensor],
-    head_dim: int,
-    eps: float,
-    norm_weight_bias: float,
-    kv_cache_dtype: str,
-    scales: tuple[torch.Tensor | None, torch.Tensor | None],
-) -> Heads:
-    """Write queries, keys and values, of so many heads each, and insert the last two into their caches.
-
-    Outputs are (tokens, heads * head_dim), allocated where they are None; results are (tokens, heads, head_dim).
-    """
-    if qkv.ndim != 2 or qkv.shape[1] != sum(heads) * head_dim:
-        raise ValueError(
-            f"qkv: shape is {tuple(qkv.shape)}; expected (tokens, {sum(heads)} heads of {head_dim}), "
-            f"{sum(heads) * head_dim} columns"
-        )
-    if norm_weight_bias not in (0, 1):
-        raise ValueError(f"norm_weight_bias: is {norm_weight_bias!r}; allowed are 0 and 1")
-    if kv_cache_dtype not in (*_PLAIN, *_FP8):
-        raise ValueError(f"kv_cache_dtype: is {kv_cache_dtype!r}; allowed are {', '.join((*_PLAIN, *_FP8))}")
-    # `unflatten` would take 2 us more, and so would the method `split`.
-    q, k, v = torch.split_with_sizes(qkv.view(-1, sum(heads), head_dim), heads, 1)
-    q_out, k_out, v_out = (
-        None if each is None else each.view(-1, count, head_dim) for each, count in zip(outputs, heads, strict=True)
-    )
-    options: dict[str, Any] = {
-        "q_out": q_out, "k_out": k_out, "v_out": v_out, "keep_heads": True, "unit_bias": norm_weight_bias == 1,
-        "rounding": "output",
-    }  # fmt: skip
-    call = q, k, v, q_weight, k_weight, *angles, slot_mapping, *caches
-    if kv_cache_dtype in _FP8:
-        made: Heads = jitnorm.qk_rmsnorm_rope_cache_quant(*call, *scales, eps, **options)
-    else:
-        made = jitnorm.qk_rmsnorm_rope_cache(*call, eps, **options)
-    return made
 
 
 def angles_of(cos: torch.Tensor, sin: torch.Tensor, pairs: int, positions: torch.Tensor) -> Angles:

@@ -14,7 +14,6 @@ import torch
 import jitnorm
 from jitnorm.compat.arguments import as_bytes, element_of, given_spec, spec_of
 from jitnorm.compat.groups import quantize_groups_into, spec_of_eps, write_groups
-from jitnorm.compat.rope import turn_packed
 from jitnorm.compat.vllm.activations import fatrelu_and_mul as fatrelu_and_mul
 from jitnorm.compat.vllm.activations import gelu_and_mul as gelu_and_mul
 from jitnorm.compat.vllm.activations import gelu_fast as gelu_fast
@@ -35,9 +34,10 @@ from jitnorm.compat.vllm.experts import silu_and_mul_scaled_fp4_experts_quant as
 from jitnorm.compat.vllm.floors import group_spec, row_spec
 from jitnorm.compat.vllm.fp4 import scaled_fp4_quant as scaled_fp4_quant
 from jitnorm.compat.vllm.given_scales import block_size_of
-from jitnorm.compat.vllm.kv_cache import angles_of, insert_turned_heads
+from jitnorm.compat.vllm.kv_cache import angles_of
 from jitnorm.compat.vllm.rotary import rotary_embedding as rotary_embedding
 from jitnorm.kernels.numerics import round_up
+from jitnorm.ops.norm_qk_packed import qk_rmsnorm_rope_cache_packed, qk_rmsnorm_rope_packed
 from jitnorm.ops.pairs import norm_quantize_pair, quantize_pair, silu_and_mul_quantize_pair
 
 _NVFP4 = spec_of("e2m1", 16, "e4m3", "128x4")
@@ -75,8 +75,10 @@ def fused_qk_norm_rope(
     forced_token_heads_per_warp: int = -1,
 ) -> None:
     """RMSNorm of queries and keys and their rotation, in place; the last argument is ignored."""
-    heads = num_heads_q, num_heads_k, num_heads_v
-    turn_packed(qkv, heads, head_dim, eps, q_weight, k_weight, cos_sin_cache, is_neox, position_ids)
+    qk_rmsnorm_rope_packed(
+        qkv, q_weight, k_weight, cos_sin_cache, position_ids, eps, is_neox, num_heads_q, num_heads_k, num_heads_v,
+        head_dim,
+    )  # fmt: skip
 
 
 def fused_qknorm_rope_cache(
@@ -103,15 +105,10 @@ def fused_qknorm_rope_cache(
     v_scale: torch.Tensor | None = None,
 ) -> None:
     """RMSNorm of queries and keys, rotation of halves, and keys and values into pages, rounded before FP8."""
-    outputs, heads = (q_out, k_out, v_out), (num_q_heads, num_kv_heads, num_kv_heads)
-    for name, output, count in zip(("q_out", "k_out", "v_out"), outputs, heads, strict=True):
-        if output.shape[-1] != count * head_dim:
-            raise ValueError(
-                f"{name}: has {output.shape[-1]} columns; {count} heads of {head_dim} are {count * head_dim}"
-            )
-    insert_turned_heads(
-        outputs, heads, qkv, q_weight, k_weight, angles_of(cos, sin, rotary_pairs, positions), slot_mapping,
-        (k_cache, v_cache), head_dim, epsilon, norm_weight_bias, kv_cache_dtype, (k_scale, v_scale),
+    table, positions = angles_of(cos, sin, rotary_pairs, positions)
+    qk_rmsnorm_rope_cache_packed(
+        qkv, q_out, k_out, v_out, q_weight, k_weight, table, positions, slot_mapping, k_cache, v_cache, k_scale,
+        v_scale, epsilon, num_q_heads, num_kv_heads, head_dim, norm_weight_bias, kv_cache_dtype,
     )  # fmt: skip
 
 

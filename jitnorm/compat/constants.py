@@ -1,0 +1,51 @@
+"""Tensors that depend on constants alone: torch computes them once for each stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch.compiler import is_compiling
+
+from jitnorm.interop import framework_of
+
+Make = Callable[..., torch.Tensor]
+
+
+def remembered(most: int) -> Callable[[Make], Make]:
+    """Decorate a function that makes a tensor from a device and constants: it keeps the first `most` results.
+
+    They are never replaced, because captured graphs may read them. Another stream has its own, because those of one
+    may not be written yet when it reads them.
+    """
+
+    def decorate(make: Make) -> Make:
+        kept: dict[tuple[Any, ...], torch.Tensor] = {}
+
+        def find(device: torch.device, *constants: Any) -> torch.Tensor:
+            if is_compiling() or torch._C._len_torch_dispatch_stack():
+                return make(device, *constants)
+            is_cuda = device.type == "cuda"
+            stream = torch.cuda.current_stream(device).cuda_stream if is_cuda else 0
+            key = stream, device, *constants
+            found = kept.get(key)
+            if found is None:
+                with torch.inference_mode(False):
+                    found = make(device, *constants)
+                if len(kept) < most and _may_be_kept(found):
+                    found = kept.setdefault(key, found)
+            return found
+
+        return find
+
+    return decorate
+
+
+def _may_be_kept(tensor: torch.Tensor) -> bool:
+    """Whether it is no part of a transform or of a graph that is being captured, whose memory is the graph's."""
+    with torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext():
+        if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+            return False
+    return framework_of(tensor, "tensor").refusal(tensor, is_output=True) is None

@@ -1,0 +1,117 @@
+"""Norms and rotation of heads that are packed in one tensor of torch, for the names of other libraries.
+
+Views of the heads would take 2 us.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitnorm.catalogue.norms import QK_RMSNORM_ROPE, QK_RMSNORM_ROPE_CACHE, QK_RMSNORM_ROPE_CACHE_QUANT
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.interop import framework_of
+from jitnorm.interop.dynamo import replace_in_graphs
+from jitnorm.interop.form import Heads
+from jitnorm.ops.forms import Form, Kind, Known, Shape, text_of
+from jitnorm.ops.heads import check_caches, check_scale_of_heads, one_dimensional, rotary_size_of
+
+_PLAIN, _FP8 = ("auto", "bfloat16", "float16"), ("fp8", "fp8_e4m3")
+
+
+def qk_rmsnorm_rope_packed(
+    qkv: Any, q_weight: Any, k_weight: Any, cos_sin_cache: Any, positions: Any, eps: float, is_neox: bool,
+    q_heads: int, k_heads: int, v_heads: int, head_dim: int,
+) -> None:  # fmt: skip
+    """`jitnorm.qk_rmsnorm_rope` in place: of queries and keys, which values follow, (..., sum of heads * head_dim)."""
+    _ROTATED.call(
+        qkv, q_weight, k_weight, cos_sin_cache, positions, eps, None, is_neox, q_heads, k_heads, v_heads, head_dim
+    )
+
+
+def _rotated(
+    qkv: Shape, table: Shape, is_neox: bool, q_heads: int, k_heads: int, v_heads: int, head_dim: int
+) -> tuple[Dispatcher, Form]:
+    q, k, _ = _parts(qkv, (q_heads, k_heads, v_heads), head_dim)
+    dispatcher = rounded_dispatcher(QK_RMSNORM_ROPE, None, "once", is_neox, rotary_size_of(table), False, None)
+    heads = {"q": q, "k": k, "q_out": q, "k_out": k}
+    return dispatcher, Form("qkv q_weight k_weight cos_sin_cache positions eps", "None", heads=heads)
+
+
+def qk_rmsnorm_rope_cache_packed(
+    qkv: Any, q_out: Any, k_out: Any, v_out: Any, q_weight: Any, k_weight: Any, cos_sin_cache: Any, positions: Any,
+    slot_mapping: Any, key_cache: Any, value_cache: Any, k_scale: Any, v_scale: Any, eps: float, q_heads: int,
+    kv_heads: int, head_dim: int, norm_weight_bias: float, kv_cache_dtype: str,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """`jitnorm.qk_rmsnorm_rope_cache` that keeps heads, rounded before FP8: those of a matrix, in vLLM's terms.
+
+    Outputs are (tokens, heads * head_dim). Scales are ignored unless caches are FP8.
+    """
+    if kv_cache_dtype in _FP8:
+        k_scale, v_scale = one_dimensional(k_scale), one_dimensional(v_scale)
+    else:
+        k_scale = v_scale = None
+    made: tuple[Any, Any, Any] = _CACHED.call(
+        qkv, q_out, k_out, v_out, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache,
+        k_scale, v_scale, eps, None, q_heads, kv_heads, head_dim, norm_weight_bias, kv_cache_dtype,
+    )  # fmt: skip
+    return made
+
+
+def _cached(
+    qkv: Shape, q_out: Kind, k_out: Kind, v_out: Kind, table: Shape, key_cache: Shape, value_cache: Shape,
+    k_scale: Kind, v_scale: Kind, q_heads: int, kv_heads: int, head_dim: int, norm_weight_bias: float,
+    kv_cache_dtype: str,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    if len(qkv) != 2:
+        raise ValueError(f"qkv: shape is {text_of(qkv)}; expected (tokens, columns)")
+    counts = q_heads, kv_heads, kv_heads
+    parts = dict(zip("qkv", _parts(qkv, counts, head_dim), strict=True))
+    for (name, part), out in zip(parts.copy().items(), (q_out, k_out, v_out), strict=True):
+        if isinstance(out, tuple):
+            _check_columns(f"{name}_out", out, part.count, head_dim)
+        parts[f"{name}_out"] = Heads(f"{name}_out", 0, part.count, head_dim)
+    if norm_weight_bias not in (0, 1):
+        raise ValueError(f"norm_weight_bias: is {norm_weight_bias!r}; allowed are 0 and 1")
+    if kv_cache_dtype not in (*_PLAIN, *_FP8):
+        raise ValueError(f"kv_cache_dtype: is {kv_cache_dtype!r}; allowed are {', '.join((*_PLAIN, *_FP8))}")
+    op, k = QK_RMSNORM_ROPE_CACHE_QUANT if kv_cache_dtype in _FP8 else QK_RMSNORM_ROPE_CACHE, (kv_heads, head_dim)
+    check_caches(k, key_cache, value_cache)
+    check_scale_of_heads(k_scale, "k_scale", k)
+    check_scale_of_heads(v_scale, "v_scale", k)
+    options = True, rotary_size_of(table), norm_weight_bias == 1, True
+    form = Form(
+        _CACHED_ARGUMENTS, "({q_out}, {k_out}, {v_out})", heads=parts,
+        views=dict.fromkeys(("q_out", "k_out", "v_out"), _as_row),
+    )  # fmt: skip
+    return rounded_dispatcher(op, None, "output", *options), form
+
+
+def _parts(qkv: Shape, counts: tuple[int, int, int], head_dim: int) -> tuple[Heads, Heads, Heads]:
+    """Queries, keys and values."""
+    _check_columns("qkv", qkv, sum(counts), head_dim)
+    q, k, v = counts
+    return tuple(Heads("qkv", at * head_dim, count, head_dim) for at, count in ((0, q), (q, k), (q + k, v)))
+
+
+def _check_columns(name: str, shape: Shape, count: int, head_dim: int) -> None:
+    columns = shape[-1] if shape else 1
+    if columns != count * head_dim:
+        raise ValueError(f"{name}: has {columns} columns; {count} heads of {head_dim} are {count * head_dim}")
+
+
+def _as_row(heads: Any, _: Any) -> Any:
+    tokens, count, size = heads.shape
+    return framework_of(heads, "heads").reshaped(heads, (tokens, count * size))
+
+
+_ROTATED = Known(_rotated, "qkv@1 q_weight k_weight cos_sin_cache@2 positions eps")
+_CACHED_ARGUMENTS = (
+    "qkv q_out k_out v_out q_weight k_weight cos_sin_cache positions slot_mapping key_cache value_cache k_scale "
+    "v_scale eps"
+)
+_CACHED = Known(
+    _cached,
+    "qkv@1 q_out?@1 k_out?@1 v_out?@1 q_weight k_weight cos_sin_cache@2 positions slot_mapping key_cache@4 "
+    "value_cache@4 k_scale?@1 v_scale?@1 eps",
+)
+replace_in_graphs((qk_rmsnorm_rope_packed, qk_rmsnorm_rope_cache_packed))
