@@ -40,6 +40,7 @@ _FILES = (
     "dispatcher.h",
     "python.h",
     "known.h",
+    "views.h",
     "torch_call.h",
     "memory.h",
     "launcher.cc",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 
 import torch
 
 import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
-from jitnorm.kernels.numerics import round_up
+from jitnorm.interop.taken import columns_behind
 from jitnorm.kernels.quant_spec import MAX_CODE, QuantSpec
-from jitnorm.ops.pairs import quantize_pair
+from jitnorm.ops.pairs import quantize_columns, quantize_pair
 from jitnorm.quantized import QuantizedTensor
 
 _LEAST_FLOOR = 2.0**-126  # the smallest value that a spec allows
@@ -31,6 +31,15 @@ def spec_of_eps(
     """One scale a group, with an amax of at least `eps`; if `is_ue8m0`, a power of two not below `least_power`."""
     floor = max(eps / MAX_CODE[element], _LEAST_FLOOR, least_power if is_ue8m0 else 0.0)
     return spec_of(element, group_size, "f32_ue8m0" if is_ue8m0 else "f32", layout, floor)
+
+
+# Cached, too, because finding the element first would take 0.1 us.
+@cache
+def spec_of_codes(
+    dtype: torch.dtype, name: str, group_size: int, eps: float, is_ue8m0: bool, layout: str = "linear"
+) -> QuantSpec:
+    """`spec_of_eps` for the codes of an argument of this name."""
+    return spec_of_eps(element_of(dtype, name), group_size, eps, is_ue8m0, layout)
 
 
 # Cached, because constructing a spec takes 35 us.
@@ -65,13 +74,13 @@ def write_groups(
     In other layouts, or if their memory ends with the last row, they are copied.
     """
     if scales.dtype == torch.int32:
-        columns = _aligned_columns(scales)
+        columns = columns_behind(scales)
         q = encode(spec=_with_layout(spec, "packed"), out=out, out_scale=columns)
         if columns is None:
             _copy_columns(q.scale, scales)
     elif scales.is_contiguous():
         encode(spec=spec, out=out, out_scale=scales)
-    elif (scales.ndim == 2 or is_batch) and (columns := _aligned_columns(scales)) is not None:
+    elif (scales.ndim == 2 or is_batch) and (columns := columns_behind(scales)) is not None:
         encode(spec=_with_layout(spec, "column4"), out=out, out_scale=columns)
     elif scales.ndim == 2 and scales.t().is_contiguous():
         encode(spec=_with_layout(spec, "column"), out=out, out_scale=scales.t())
@@ -81,35 +90,20 @@ def write_groups(
 
 def quantize_groups_into(input: torch.Tensor, spec: QuantSpec, out: torch.Tensor, scales: torch.Tensor) -> None:
     """`write_groups` for quantization alone."""
-    if scales.dtype is torch.float32 and scales.is_contiguous():
+    dtype = scales.dtype
+    if dtype is torch.float32 and scales.is_contiguous():
         quantize_pair(input, spec, out, scales)
-    elif scales.dtype is torch.int32 and scales.ndim == 2 and (columns := _aligned_columns(scales)) is not None:
-        quantize_pair(input, _with_layout(spec, "packed"), out, columns)
+    elif dtype is torch.int32 and scales.ndim == 2:
+        quantize_packed_into(input, _with_layout(spec, "packed"), out, scales)
     else:
         write_groups(partial(jitnorm.quantize, input), spec, out, scales)
 
 
-def _aligned_columns(scales: torch.Tensor) -> torch.Tensor | None:
-    """The whole columns behind a view (..., M, columns), with M rounded up to 4; None if the memory is too short."""
-    found = _columns_behind(scales.shape, scales.stride())
-    if found is None:
-        return None
-    shape, strides, elements = found
-    last = scales.storage_offset() + elements
-    has_all = last * scales.element_size() <= scales.untyped_storage().nbytes()
-    return scales.as_strided(shape, strides) if has_all else None
-
-
-# Cached, because it takes 3 us.
-@lru_cache(maxsize=1024)
-def _columns_behind(
-    of_rows: tuple[int, ...], strides_of_rows: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
-    """The shape, strides and number of elements of the whole columns; None if rows have other strides."""
-    *batch, rows, columns = of_rows
-    shape = (*batch, columns, round_up(rows, 4))
-    strides = tuple(math.prod(max(1, extent) for extent in shape[i + 1 :]) for i in range(len(shape)))
-    return (shape, strides, math.prod(shape)) if strides_of_rows == (*strides[:-2], 1, shape[-1]) else None
+def quantize_packed_into(input: torch.Tensor, spec: QuantSpec, out: torch.Tensor, scales: torch.Tensor) -> None:
+    """`write_groups` for quantization alone, of a matrix, with int32 scales: `spec` has their layout."""
+    columns = quantize_columns(input, spec, out, scales)
+    if columns is not scales:
+        _copy_columns(columns, scales)
 
 
 def _copy_columns(columns: torch.Tensor, to: torch.Tensor) -> None:

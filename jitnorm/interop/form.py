@@ -10,6 +10,9 @@ from jitnorm.interop.record import Record, Views
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
+    from jitnorm.interop.taken import Columns, Heads, Merged
+
+    Taken = Merged | Heads | Columns
 
 
 @dataclass(frozen=True)
@@ -29,28 +32,6 @@ class Step:
         return [self.renamed.get(name, name) for name in arguments]
 
 
-@dataclass(frozen=True)
-class Heads:
-    """Some of the heads that are side by side in the last dimension of a packed tensor.
-
-    Attributes:
-        packed: the parameter that has it; if it is None, so are they.
-        start: where, in that dimension, the first begins.
-        count: how many they are.
-        size: elements of each.
-    """
-
-    packed: str
-    start: int
-    count: int
-    size: int
-
-    def of(self, packed: Any) -> Any:
-        """A view of torch, (..., count, size)."""
-        part = packed.narrow(-1, self.start, self.count * self.size)
-        return part.unflatten(-1, (self.count, self.size))
-
-
 @dataclass(frozen=True, eq=False)
 class CallForm:
     """How a function passes its calls. Two are never equal, so that a call finds its own by identity.
@@ -64,8 +45,7 @@ class CallForm:
         views: what a call returns in place of outputs that it allocates.
         converted: what arguments other than None become, given the call's first tensor, too, where the framework's
             own function does not take them as they are.
-        merged: an argument whose last two dimensions the dispatcher takes as one; empty for none.
-        heads: what the dispatcher takes as arguments that are packed; the tensors must be torch's.
+        taken: arguments that the dispatcher takes as views of parameters.
         steps: the two launches of a call, of which the second reads what the first writes; empty for one launch.
     """
 
@@ -74,10 +54,9 @@ class CallForm:
     record: Record | None = None
     views: Views = field(default_factory=dict)
     converted: Mapping[str, Callable[[Any, Any], Any]] = field(default_factory=dict)
-    merged: str = ""
-    heads: Mapping[str, Heads] = field(default_factory=dict)
+    taken: Mapping[str, Taken] = field(default_factory=dict)
 
     def source(self, argument: str) -> str:
         """The parameter that has an argument."""
-        return self.heads[argument].packed if argument in self.heads else argument
+        return self.taken[argument].source if argument in self.taken else argument
     steps: tuple[Step, ...] = ()

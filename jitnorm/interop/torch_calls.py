@@ -75,9 +75,7 @@ def usual_call(
     if record is not None:
         attributes = [_SHAPE, *(place_of[name] for name in record.tensors.values())]
         shaped, values = place_of[record.shaped], record.values
-    views = [place_of[form.merged], 0, 0, 0] if form.merged else []
-    for name, heads in form.heads.items():
-        views += [place_of[name], heads.start, heads.count, heads.size]
+    views = [number for name, view in form.taken.items() for number in (place_of[name], *view.numbers)]
     first, *later = steps
     taken = [[place_of[name] for name in step.named(step.dispatcher.arguments)] for step in steps]
     address = first.dispatcher.make_torch_call(
@@ -106,9 +104,7 @@ def _pattern_finder(
     def find_patterns(*given: Any) -> tuple[Any, ...] | None:
         """Tensors that outputs are allocated like, then what the kernel writes if that is no view of itself."""
         known = dict(zip(leaders, given, strict=True))
-        if form.merged in known:
-            known[form.merged] = framework.merge_last_two(known[form.merged])
-        known |= {name: heads.of(known[name]) for name, heads in form.heads.items() if name in known}
+        known |= {name: view.of(known[name]) for name, view in form.taken.items() if name in known}
         for step in steps:  # patterns of what the first launch writes lead the second
             outputs = step.dispatcher.outputs
             names = zip(outputs.leaders, step.named(outputs.leaders), strict=True)
@@ -151,7 +147,8 @@ def _objects(
         None, Exception, RuntimeError, float, int, torch.Tensor, framework.types, torch.Tensor.is_neg, "requires_grad",
         torch._C._len_torch_dispatch_stack, torch._C._is_tracing, vars(torch.autograd.forward_ad), "_current_level",
         torch.is_grad_enabled, torch._C._increment_version, framework.note_written, find_patterns, torch.empty_like,
-        stream_handle, otherwise, *_parts_of(record), torch.Tensor.__dlpack_c_exchange_api__,
+        stream_handle, otherwise, torch.Tensor.untyped_storage, torch.UntypedStorage.data_ptr,
+        torch.UntypedStorage.nbytes, *_parts_of(record), torch.Tensor.__dlpack_c_exchange_api__,
     )  # fmt: skip
 
 

@@ -107,13 +107,11 @@ class Form(CallForm):
         parameters, steps = self.parameters.split(), form.steps or (Step(dispatcher),)
         written = [name for step in steps for name in step.named(step.dispatcher.outputs.names)]
         given = {name: name if name in parameters else "None" for name in (*parameters, *written)}
-        if self.merged:
-            given[self.merged] = f"_merge({self.merged}, '{self.merged}')"
         first = self.source(dispatcher.first)
         for name in self.converted:
             given[name] = f"{name} if {name} is None else _converted['{name}']({name}, {first})"
-        for name, heads in self.heads.items():
-            given[name] = f"None if {heads.packed} is None else _heads['{name}'].of({heads.packed})"
+        for name, view in self.taken.items():
+            given[name] = f"None if {view.source} is None else _taken['{name}'].of({view.source})"
 
         def generate(kind: type) -> None:
             if dispatcher.calls[self] is call:
@@ -127,8 +125,8 @@ class Form(CallForm):
         )
         scope: dict[str, Any] = {
             "_record": self.record, "_views": self.views, "_run": run_steps if form.steps else run,
-            "_dispatcher": form.steps or dispatcher, "_generating": generating, "_generate": generate, "_merge": _merge,
-            "_converted": self.converted, "_heads": self.heads,
+            "_dispatcher": form.steps or dispatcher, "_generating": generating, "_generate": generate,
+            "_converted": self.converted, "_taken": self.taken,
         }  # fmt: skip
         exec(text, scope)
         call: Callable[..., Any] = scope["call"]
@@ -146,7 +144,3 @@ class Form(CallForm):
         if self.record is not None:
             results["record"] = self.record.expression.format_map(results)
         return results
-
-
-def _merge(tensor: Any, name: str) -> Any:
-    return check_shaped(tensor, name).merge_last_two(tensor)

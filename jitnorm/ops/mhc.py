@@ -10,13 +10,14 @@ from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
+from jitnorm.interop.taken import Merged
 from jitnorm.kernels.config_rules import MAX_STREAMS
 from jitnorm.ops.forms import Form, Known, Shape, text_of
 
 _PRE = Form(
     "residual dot_mix mhc_scale mhc_base sqrsum k post_mix comb_mix out eps pre_eps sinkhorn_eps post_factor",
     "({post_mix}, {comb_mix}, {out})",
-    merged="residual",
+    taken={"residual": Merged("residual")},
 )
 
 
@@ -40,7 +41,10 @@ def _as_streams(out: Any, residual: Any) -> Any:
     return framework_of(out, "out").reshaped(out, tuple(residual.shape))
 
 
-_POST = Form("residual x post_layer_mix comb_res_mix", "{out}", views={"out": _as_streams}, merged="residual")
+_POST = Form(
+    "residual x post_layer_mix comb_res_mix", "{out}", views={"out": _as_streams},
+    taken={"residual": Merged("residual")},
+)  # fmt: skip
 
 
 def mhc_pre(

@@ -11,7 +11,7 @@ from jitnorm.catalogue.norms import QK_RMSNORM_ROPE, QK_RMSNORM_ROPE_CACHE, QK_R
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
-from jitnorm.interop.form import Heads
+from jitnorm.interop.taken import Heads
 from jitnorm.ops.forms import Form, Kind, Known, Shape, text_of
 from jitnorm.ops.heads import check_caches, check_scale_of_heads, one_dimensional, rotary_size_of
 
@@ -34,7 +34,7 @@ def _rotated(
     q, k, _ = _parts(qkv, (q_heads, k_heads, v_heads), head_dim)
     dispatcher = rounded_dispatcher(QK_RMSNORM_ROPE, None, "once", is_neox, rotary_size_of(table), False, None)
     heads = {"q": q, "k": k, "q_out": q, "k_out": k}
-    return dispatcher, Form("qkv q_weight k_weight cos_sin_cache positions eps", "None", heads=heads)
+    return dispatcher, Form("qkv q_weight k_weight cos_sin_cache positions eps", "None", taken=heads)
 
 
 def qk_rmsnorm_rope_cache_packed(
@@ -80,7 +80,7 @@ def _cached(
     check_scale_of_heads(v_scale, "v_scale", k)
     options = True, rotary_size_of(table), norm_weight_bias == 1, True
     form = Form(
-        _CACHED_ARGUMENTS, "({q_out}, {k_out}, {v_out})", heads=parts,
+        _CACHED_ARGUMENTS, "({q_out}, {k_out}, {v_out})", taken=parts,
         views=dict.fromkeys(("q_out", "k_out", "v_out"), _as_row),
     )  # fmt: skip
     return rounded_dispatcher(op, None, "output", *options), form

@@ -6,11 +6,12 @@ from typing import Any
 
 from jitnorm.catalogue.encoding_norms import MHC_RMSNORM_QUANTIZE, RMSNORM_QUANTIZE
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.interop.taken import Merged
 from jitnorm.ops.forms import Form, Known, Shape
 from jitnorm.ops.mhc import count_of_streams
 
 _OUTPUTS = "({y_fp4}, {block_scale}, {row_scale}, {inv_rms})"
-_NORM, _MIXED = Form("input weight eps", _OUTPUTS), Form("X A weight eps", _OUTPUTS, merged="X")
+_NORM, _MIXED = Form("input weight eps", _OUTPUTS), Form("X A weight eps", _OUTPUTS, taken={"X": Merged("X")})
 
 
 def rmsnorm_quantize(

@@ -15,6 +15,7 @@ from jitnorm.catalogue.quantizers import FP4_QUANTIZE, NVFP4_QUANTIZE, QUANTIZE,
 from jitnorm.dispatch import Dispatcher, dispatcher_of, rounded_dispatcher
 from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
+from jitnorm.interop.taken import Columns
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.forms import Form, Kind, Known, Shape
 from jitnorm.ops.gated import calls_of_nvfp4
@@ -52,6 +53,21 @@ def _plain(
     whole = with_kinds(spec, of_global, of_scale)
     dispatcher = rounded_dispatcher(QUANTIZE, None, "once", whole, "", has_bound, _ONE_MATRIX, False)
     return dispatcher, _form(whole, gives_scale, "scale scale_ub global_scale", is_column)
+
+
+def quantize_columns(input: Any, spec: QuantSpec, out: Any, out_scale: Any) -> Any:
+    """`jitnorm.quantize` of a matrix, of which `out_scale` has the rows of columns that the layout pads.
+
+    Returns:
+        `out_scale`, if it could be written; otherwise the whole columns, which may have been allocated.
+    """
+    return _COLUMNS.call(input, out, out_scale, None, spec)
+
+
+def _columns(spec: QuantSpec) -> tuple[Dispatcher, Form]:
+    scale = scale_name(spec)
+    dispatcher = rounded_dispatcher(QUANTIZE, None, "once", spec, "", False, _ONE_MATRIX, False)
+    return dispatcher, Form(f"input {written_names(spec, True)}", f"{{{scale}}}", taken={scale: Columns(scale)})
 
 
 def norm_quantize_pair(
@@ -203,11 +219,12 @@ def _as_bytes(codes: Any, _: Any) -> Any:
 
 
 _PLAIN = Known(_converting(_plain), "input out out_scale? scale* scale_ub? global_scale*")
+_COLUMNS = Known(_columns, "input out out_scale")
 _NORMS = Known(_norm, "input out out_scale? weight? scale_ub? residual? residual_out eps")
 _GATED = Known(_gated, "input out out_scale? scale* scale_ub? global_scale*")
 _FP4 = Known(_converting(_fp4), "input global_scale")
 _GATED_NVFP4 = Known(_converting(calls_of_nvfp4), "input global_scale?")
 _FP4_NORMS = Known(_converting(calls_of_fp4), FP4_ARGUMENTS)
 _EXPERTS = Known(_experts, "input out out_scale? global_scale?@8 offsets@1 scale_offsets?")
-replace_in_graphs((quantize_pair, norm_quantize_pair, silu_and_mul_quantize_pair, experts_quantize_pair))
+replace_in_graphs((quantize_pair, quantize_columns, norm_quantize_pair, silu_and_mul_quantize_pair, experts_quantize_pair))
 replace_in_graphs((fp4_quantize_pair, nvfp4_quantize_pair, silu_and_mul_nvfp4_quantize_pair, rmsnorm_fp4quant_pair))

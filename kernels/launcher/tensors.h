@@ -72,25 +72,6 @@ inline void MergeLastDims(DLTensor& t, int64_t* shape, int64_t* strides) {
   t.strides = strides;
 }
 
-// Describes some of the heads that are side by side in the last dimension: `count` of `size` elements, the first of
-// which begins at `start`. The new shape and strides have room for one dimension more than the tensor has.
-inline void TakeHeads(DLTensor& t, int64_t start, int64_t count, int64_t size, int64_t* shape, int64_t* strides) {
-  const int last = t.ndim - 1;
-  const int64_t stride = StrideOf(t, last);
-  for (int d = 0; d < last; ++d) {
-    shape[d] = t.shape[d];
-    strides[d] = StrideOf(t, d);
-  }
-  shape[last] = count;
-  shape[last + 1] = size;
-  strides[last] = size * stride;
-  strides[last + 1] = stride;
-  t.byte_offset += static_cast<uint64_t>(start * stride * ElementBytes(t.dtype));
-  t.ndim = last + 2;
-  t.shape = shape;
-  t.strides = strides;
-}
-
 inline std::string ShapeText(const int64_t* shape, int ndim) {
   std::ostringstream text;
   text << "(";

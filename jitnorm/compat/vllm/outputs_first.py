@@ -13,7 +13,7 @@ import torch
 
 import jitnorm
 from jitnorm.compat.arguments import as_bytes, element_of, given_spec, spec_of
-from jitnorm.compat.groups import quantize_groups_into, spec_of_eps, write_groups
+from jitnorm.compat.groups import quantize_groups_into, quantize_packed_into, spec_of_codes, spec_of_eps, write_groups
 from jitnorm.compat.vllm.activations import fatrelu_and_mul as fatrelu_and_mul
 from jitnorm.compat.vllm.activations import gelu_and_mul as gelu_and_mul
 from jitnorm.compat.vllm.activations import gelu_fast as gelu_fast
@@ -255,7 +255,7 @@ def per_token_group_fp8_quant(
 ) -> None:
     """FP8 with a scale for each group of a row, with an amax of at least `eps`."""
     _check_range(fp8_min, fp8_max)
-    spec = spec_of_eps(element_of(output_q.dtype, "output_q"), group_size, eps, scale_ue8m0)
+    spec = spec_of_codes(output_q.dtype, "output_q", group_size, eps, scale_ue8m0)
     quantize_groups_into(input, spec, output_q, output_s)
 
 
@@ -274,16 +274,16 @@ def per_token_group_fp8_quant_packed(
     """
     _check_range(min_8bit, max_8bit)
     rows = input.shape[0]  # `len` would take 1 us
-    if output_q.ndim == 2 and input.ndim == 2 and rows < output_q.shape[0] <= round_up(rows, 4):
+    of_output = output_q.shape[0]
+    if rows < of_output <= round_up(rows, 4) and output_q.ndim == 2 and input.ndim == 2:
         output_q[rows:].view(torch.uint8).zero_()
         output_q = output_q[:rows]
-    # A keyword would take 0.1 us.
-    spec = spec_of_eps(element_of(output_q.dtype, "output_q"), group_size, eps, True)
-    quantize_groups_into(input, spec, output_q, output_s_packed)
+    spec = spec_of_codes(output_q.dtype, "output_q", group_size, eps, True, "packed")
+    quantize_packed_into(input, spec, output_q, output_s_packed)
 
 
 def _check_range(least: float, largest: float) -> None:
-    if (least, largest) != (-448.0, 448.0):
+    if least != -448.0 or largest != 448.0:
         raise ValueError(f"fp8_min, fp8_max: are {least!r}, {largest!r}; allowed are -448.0 and 448.0, E4M3's")
 
 

@@ -1,0 +1,100 @@
+"""How launches take arguments: as views of a call's parameters, which kernels/launcher/views.h describes, too."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from jitnorm.interop import check_shaped
+from jitnorm.kernels.numerics import round_up
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A tensor with its last two dimensions as one.
+
+    Attributes:
+        source: the parameter that has it.
+    """
+
+    source: str
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int]:
+        """The fields of the launcher's description."""
+        return 0, 0, 0, 0
+
+    def of(self, tensor: Any) -> Any:
+        """The view that a framework makes."""
+        return check_shaped(tensor, self.source).merge_last_two(tensor)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Some of the heads that are side by side in the last dimension of a tensor of torch, (..., count, size).
+
+    Attributes:
+        source: the parameter that has the tensor.
+        start: where, in that dimension, the first begins.
+        count: how many they are.
+        size: elements of each.
+    """
+
+    source: str
+    start: int
+    count: int
+    size: int
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int]:
+        """As of `Merged`."""
+        return 1, self.start, self.count, self.size
+
+    def of(self, tensor: Any) -> Any:
+        """As of `Merged`."""
+        return tensor.narrow(-1, self.start, self.count * self.size).unflatten(-1, (self.count, self.size))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The whole columns behind a tensor of torch that has their rows, (..., M, columns), with M rounded up to 4.
+
+    Attributes:
+        source: the parameter that has the tensor.
+    """
+
+    source: str
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int]:
+        """As of `Merged`."""
+        return 2, 0, 0, 0
+
+    def of(self, tensor: Any) -> Any:
+        """As of `Merged`; None if rows have other strides, or if the memory ends with the last row."""
+        return columns_behind(tensor)
+
+
+def columns_behind(rows: Any) -> Any:
+    """The view of `Columns`, for a batch, too."""
+    found = _columns_behind(rows.shape, rows.stride())
+    if found is None:
+        return None
+    shape, strides, elements = found
+    last = rows.storage_offset() + elements
+    has_all = last * rows.element_size() <= rows.untyped_storage().nbytes()
+    return rows.as_strided(shape, strides) if has_all else None
+
+
+# Cached, because it takes 3 us.
+@lru_cache(maxsize=1024)
+def _columns_behind(
+    of_rows: tuple[int, ...], strides_of_rows: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
+    """The shape, strides and number of elements of the whole columns; None if rows have other strides."""
+    *batch, rows, columns = of_rows
+    shape = (*batch, columns, round_up(rows, 4))
+    strides = tuple(math.prod(max(1, extent) for extent in shape[i + 1 :]) for i in range(len(shape)))
+    return (shape, strides, math.prod(shape)) if strides_of_rows == (*strides[:-2], 1, shape[-1]) else None
