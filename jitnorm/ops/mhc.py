@@ -45,6 +45,7 @@ _POST = Form(
     "residual x post_layer_mix comb_res_mix", "{out}", views={"out": _as_streams},
     taken={"residual": Merged("residual")},
 )  # fmt: skip
+_POST_OF_TORCH = replace(_POST, converted=dict.fromkeys(("x", "post_layer_mix", "comb_res_mix"), _as_contiguous))
 
 
 def mhc_pre(
@@ -230,11 +231,19 @@ def mhc_post(
         >>> mhc_post(x, streams, np.array([[1, 2]], np.float32), swap).tolist()
         [[[31.0, 42.0], [12.0, 24.0]]]
     """
-    return _POST_CALLS.call(residual, x, post_layer_mix, comb_res_mix, stream, enable_pdl)
+    return _POST_CALLS.call(residual, x, post_layer_mix, comb_res_mix, stream, enable_pdl, None)
 
 
-def _post_calls(residual: Shape, enable_pdl: bool | None) -> tuple[Dispatcher, Form]:
-    return dispatcher_of(MHC_POST, enable_pdl, count_of_streams("residual", residual)), _POST
+def mhc_post_of_torch(x: Any, residual: Any, post_layer_mix: Any, comb_res_mix: Any, streams: int) -> Any:
+    """`mhc_post` of so many streams; the tensors are torch's, and all but the second may be at any strides."""
+    return _POST_CALLS.call(residual, x, post_layer_mix, comb_res_mix, None, None, streams)
+
+
+def _post_calls(residual: Shape, enable_pdl: bool | None, streams: int | None) -> tuple[Dispatcher, Form]:
+    count = count_of_streams("residual", residual)
+    if streams not in (None, count) or (streams and len(residual) < 3):
+        raise ValueError(f"residual: shape is {text_of(residual)}; expected (..., {streams}, H)")
+    return dispatcher_of(MHC_POST, enable_pdl, count), _POST_OF_TORCH if streams else _POST
 
 
 _POST_CALLS = Known(_post_calls, "residual@2 x post_layer_mix comb_res_mix")
@@ -250,4 +259,4 @@ def count_of_streams(name: str, streams: Shape) -> int:
     return count
 
 
-replace_in_graphs((mhc_pre_with_column,))
+replace_in_graphs((mhc_pre_with_column, mhc_post_of_torch))

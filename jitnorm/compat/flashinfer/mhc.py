@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-import jitnorm
-from jitnorm.ops.mhc import mhc_pre_with_column
+from jitnorm.ops.mhc import mhc_post_of_torch, mhc_pre_with_column
 
 __all__ = ["mhc_post", "mhc_pre_big_fuse", "mhc_pre_big_fuse_with_prenorm"]
 _STREAMS = 4
@@ -22,12 +21,10 @@ def mhc_post(
     Raises:
         ValueError: a shape that is not allowed.
     """
-    outer = _tokens_of(residual)
-    if post_layer_mix.shape == (*outer, _STREAMS, 1):
+    if post_layer_mix.ndim == residual.ndim and post_layer_mix.shape == (*residual.shape[:-2], _STREAMS, 1):
         post_layer_mix = post_layer_mix.squeeze(-1)
-    return jitnorm.mhc_post(
-        x.contiguous(), residual.contiguous(), post_layer_mix.contiguous(), comb_res_mix.contiguous()
-    )
+    made: torch.Tensor = mhc_post_of_torch(x, residual.contiguous(), post_layer_mix, comb_res_mix, _STREAMS)
+    return made
 
 
 def mhc_pre_big_fuse(
@@ -71,9 +68,10 @@ def mhc_pre_big_fuse(
     if num_splits not in _SPLITS:
         raise ValueError(f"num_splits: is {num_splits}; allowed are {', '.join(map(str, _SPLITS))}")
     tokens = _tokens_of(residual)
-    parts = () if num_splits == 1 else (num_splits,)
-    _require_shape("dot_mix", dot_mix, (*parts, *tokens, _MIXES))
-    _require_shape("sqrsum", sqrsum, (*parts, *tokens))
+    sums = tokens if num_splits == 1 else (num_splits, *tokens)
+    if dot_mix.shape != (*sums, _MIXES) or sqrsum.shape != sums:
+        _require_shape("dot_mix", dot_mix, (*sums, _MIXES))
+        _require_shape("sqrsum", sqrsum, tuple(sums))
     _check_positive(rms_eps, mhc_pre_eps, mhc_sinkhorn_eps)
     return mhc_pre_with_column(
         residual.contiguous(), dot_mix, sqrsum, mhc_scale, mhc_base, k, num_splits, rms_eps, mhc_pre_eps,
