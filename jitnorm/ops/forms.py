@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +88,18 @@ def _what_matters(argument: Any, name: str, mark: str, dims: str | None) -> Kind
     check_shaped(argument, name)
     first = len(argument.shape) - int(dims)
     return tuple(int(extent) if place >= first else None for place, extent in enumerate(argument.shape))
+
+
+def converting(
+    find: Callable[..., tuple[Dispatcher, Form]], converted: Mapping[str, Callable[[Any, Any], Any]]
+) -> Callable[..., tuple[Dispatcher, Form]]:
+    """Find the same calls as another function, with arguments that are `CallForm.converted`."""
+
+    def found(*given: Any) -> tuple[Dispatcher, Form]:
+        dispatcher, form = find(*given)
+        return dispatcher, replace(form, converted=converted)
+
+    return found
 
 
 def text_of(shape: Shape) -> str:

@@ -12,9 +12,10 @@ from jitnorm.catalogue.branches import (
 )
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
+from jitnorm.interop.dynamo import replace_in_graphs
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
-from jitnorm.ops.forms import Form, Kind, Known
+from jitnorm.ops.forms import Form, Kind, Known, converting
 from jitnorm.ops.general import encoding_form, with_kinds
 from jitnorm.ops.run import Tensor
 from jitnorm.quantized import QuantizedTensor
@@ -76,9 +77,8 @@ def _gated_calls(has_bias: bool, has_scale: bool, enable_pdl: bool | None) -> tu
     return rounded_dispatcher(GATED_ADD_LAYERNORM, enable_pdl, "once", has_bias, has_scale), _GATED
 
 
-_GATED_CALLS = Known(
-    _gated_calls, "input residual branch_gate gemma beta gate_bias? branch_scale? out residual_out eps"
-)
+_GATED_ARGUMENTS = "input residual branch_gate gemma beta gate_bias? branch_scale? out residual_out eps"
+_GATED_CALLS = Known(_gated_calls, _GATED_ARGUMENTS)
 
 
 def gated_add_layernorm_quantize(
@@ -195,11 +195,45 @@ def _adaptive_calls(
     return rounded_dispatcher(ADAPTIVE_LAYERNORM, enable_pdl, "once", *options), _ADAPTIVE_FORM
 
 
-_ADAPTIVE = Known(
-    _adaptive_calls,
+_ADAPTIVE_ARGUMENTS = (
     "input residual? branch_gate? modulation_scale modulation_shift gate_bias? scale_bias? shift_bias? branch_scale? "
-    "out residual_out eps",
+    "out residual_out eps"
 )
+_ADAPTIVE = Known(_adaptive_calls, _ADAPTIVE_ARGUMENTS)
+
+
+def gated_add_layernorm_reshaped(
+    input: Any, residual: Any, gate: Any, gemma: Any, beta: Any, eps: float, gate_bias: Any, input_scale: Any,
+    out: Any, residual_out: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """`gated_add_layernorm` of torch's tensors, with a gate of any shape of as many elements."""
+    made: tuple[Any, Any] = _GATED_RESHAPED.call(
+        input, residual, gate, gemma, beta, gate_bias, input_scale, out, residual_out, eps, None, None
+    )
+    return made
+
+
+def adaptive_layernorm_reshaped(
+    input: Any, scale: Any, shift: Any, eps: float, residual: Any, gate: Any, scale_bias: Any, shift_bias: Any,
+    gate_bias: Any, input_scale: Any, out: Any, residual_out: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """`adaptive_layernorm` of torch's tensors, with a gate and modulation of any shape of as many elements."""
+    made: tuple[Any, Any] = _ADAPTIVE_RESHAPED.call(
+        input, residual, gate, scale, shift, gate_bias, scale_bias, shift_bias, input_scale, out, residual_out, eps,
+        None, None,
+    )  # fmt: skip
+    return made
+
+
+def _reshaped(tensor: Any, input: Any) -> Any:
+    return tensor.reshape(input.shape)
+
+
+# Comparing shapes first would take 0.2 us each.
+_RESHAPED = dict.fromkeys(("branch_gate", "modulation_scale", "modulation_shift"), _reshaped)
+_GATED_RESHAPED = Known(converting(_gated_calls, {"branch_gate": _reshaped}), _GATED_ARGUMENTS)
+_ADAPTIVE_RESHAPED = Known(converting(_adaptive_calls, _RESHAPED), _ADAPTIVE_ARGUMENTS)
+replace_in_graphs((gated_add_layernorm_reshaped, adaptive_layernorm_reshaped))
 
 
 def adaptive_layernorm_quantize(

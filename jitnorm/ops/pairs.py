@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -17,7 +15,7 @@ from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
 from jitnorm.interop.taken import Columns
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.forms import Form, Kind, Known, Shape
+from jitnorm.ops.forms import Form, Kind, Known, Shape, converting
 from jitnorm.ops.gated import calls_of_nvfp4
 from jitnorm.ops.general import scale_name, with_kinds, written_names
 from jitnorm.ops.grouped import calls_of_experts
@@ -181,16 +179,6 @@ def rmsnorm_fp4quant_pair(
     )  # fmt: skip
 
 
-def _converting(find: Callable[..., tuple[Dispatcher, Form]]) -> Callable[..., tuple[Dispatcher, Form]]:
-    """The same calls, of which the global scale is converted."""
-
-    def found(*given: Any) -> tuple[Dispatcher, Form]:
-        dispatcher, form = find(*given)
-        return dispatcher, replace(form, converted=_GLOBAL)
-
-    return found
-
-
 def experts_quantize_pair(
     input: Any, offsets: Any, scale_offsets: Any, spec: QuantSpec, is_gated: bool, global_scale: Any = None,
     out: Any = None, out_scale: Any = None,
@@ -218,13 +206,13 @@ def _as_bytes(codes: Any, _: Any) -> Any:
     return framework_of(codes, "codes").with_dtype(codes, "uint8")
 
 
-_PLAIN = Known(_converting(_plain), "input out out_scale? scale* scale_ub? global_scale*")
+_PLAIN = Known(converting(_plain, _GLOBAL), "input out out_scale? scale* scale_ub? global_scale*")
 _COLUMNS = Known(_columns, "input out out_scale")
 _NORMS = Known(_norm, "input out out_scale? weight? scale_ub? residual? residual_out eps")
 _GATED = Known(_gated, "input out out_scale? scale* scale_ub? global_scale*")
-_FP4 = Known(_converting(_fp4), "input global_scale")
-_GATED_NVFP4 = Known(_converting(calls_of_nvfp4), "input global_scale?")
-_FP4_NORMS = Known(_converting(calls_of_fp4), FP4_ARGUMENTS)
+_FP4 = Known(converting(_fp4, _GLOBAL), "input global_scale")
+_GATED_NVFP4 = Known(converting(calls_of_nvfp4, _GLOBAL), "input global_scale?")
+_FP4_NORMS = Known(converting(calls_of_fp4, _GLOBAL), FP4_ARGUMENTS)
 _EXPERTS = Known(_experts, "input out out_scale? global_scale?@8 offsets@1 scale_offsets?")
 replace_in_graphs((quantize_pair, quantize_columns, norm_quantize_pair, silu_and_mul_quantize_pair, experts_quantize_pair))
 replace_in_graphs((fp4_quantize_pair, nvfp4_quantize_pair, silu_and_mul_nvfp4_quantize_pair, rmsnorm_fp4quant_pair))
