@@ -57,6 +57,12 @@ def spec_of(
 
 
 @cache
+def spec_of_codes(dtype: torch.dtype, name: str, block_size: int | str) -> QuantSpec:
+    """`spec_of` for the codes of an argument of this name: looking up both takes 0.1 us more."""
+    return spec_of(element_of(dtype, name), block_size)
+
+
+@cache
 def given_spec(element: str, block_size: int | str) -> QuantSpec:
     """The encoding with given float32 scales."""
     return QuantSpec(element, block_size, "f32", global_scale="none" if block_size == "tensor" else "given")

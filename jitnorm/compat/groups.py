@@ -35,7 +35,7 @@ def spec_of_eps(
 
 # Cached, too, because finding the element first would take 0.1 us.
 @cache
-def spec_of_codes(
+def spec_of_groups(
     dtype: torch.dtype, name: str, group_size: int, eps: float, is_ue8m0: bool, layout: str = "linear"
 ) -> QuantSpec:
     """`spec_of_eps` for the codes of an argument of this name."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import element_of, spec_of
+from jitnorm.compat.arguments import element_of, spec_of, spec_of_codes
 from jitnorm.compat.flashinfer.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
 from jitnorm.compat.groups import quantize_groups, spec_of_eps, write_groups
 from jitnorm.compat.rope import turn, yarn_angles
@@ -247,7 +247,7 @@ def sglang_per_token_quant_fp8(
     output_s: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """FP8 with a scale for each row: codes, and float32 scales (M, 1)."""
-    return quantize_pair(x, spec_of(element_of(dtype, "dtype"), "row"), output_q, output_s, is_column=True)
+    return quantize_pair(x, spec_of_codes(dtype, "dtype", "row"), output_q, output_s, is_column=True)
 
 
 def sglang_per_token_group_quant_fp8(

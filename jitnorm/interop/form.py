@@ -59,4 +59,5 @@ class CallForm:
     def source(self, argument: str) -> str:
         """The parameter that has an argument."""
         return self.taken[argument].source if argument in self.taken else argument
+
     steps: tuple[Step, ...] = ()

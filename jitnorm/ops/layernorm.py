@@ -52,7 +52,7 @@ def layernorm(
         >>> layernorm(np.array([[1, 3]], np.float16), np.ones(2, np.float32), np.zeros(2, np.float32), eps=0.0)
         array([[-1.,  1.]], dtype=float16)
     """
-    dispatchers = _LAYERNORM if _has_parameters(gemma, beta) else _UNWEIGHTED_LAYERNORM
+    dispatchers = _LAYERNORM if has_parameters(gemma, beta) else _UNWEIGHTED_LAYERNORM
     made: Tensor = dispatchers[enable_pdl].calls[_NORM](input, gemma, beta, out, eps, stream)
     return made
 
@@ -89,7 +89,7 @@ def layernorm_with_statistics(
         >>> layernorm_with_statistics(x, gamma, beta, eps=0.0)
         (array([[-1.,  1.]], dtype=float16), array([3.], dtype=float32), array([0.5], dtype=float32))
     """
-    dispatchers = _WITH_STATISTICS if _has_parameters(gemma, beta) else _UNWEIGHTED_WITH_STATISTICS
+    dispatchers = _WITH_STATISTICS if has_parameters(gemma, beta) else _UNWEIGHTED_WITH_STATISTICS
     made: tuple[Tensor, Tensor, Tensor] = dispatchers[enable_pdl].calls[_NORM_WITH_STATISTICS](
         input, gemma, beta, out, mean, rstd, eps, stream
     )
@@ -153,7 +153,7 @@ def layernorm_quantize(
     per_matrix = batched and is_scale_per_matrix(scale if global_scale is None else global_scale)
     made: QuantizedTensor = _QUANTIZE_CALLS.call(
         input, out, out_scale, global_scale, scale, mask, scale_ub, gemma, beta, y_out, eps, stream, spec, enable_pdl,
-        rounding, batched, per_matrix, _has_parameters(gemma, beta),
+        rounding, batched, per_matrix, has_parameters(gemma, beta),
     )  # fmt: skip
     return made
 
@@ -177,7 +177,7 @@ _QUANTIZE_CALLS = Known(
 )
 
 
-def _has_parameters(gemma: Any, beta: Any) -> bool:
+def has_parameters(gemma: Any, beta: Any) -> bool:
     """Whether a layer normalization has parameters; ValueError if it is given one of the two alone."""
     if gemma is None and beta is not None:
         raise ValueError("beta: is given, but gemma is None; pass both or neither")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from jitnorm.catalogue.encoding_norms import ADD_RMSNORM_FP4QUANT, NORM_QUANTIZE, RMSNORM_FP4QUANT
+from jitnorm.catalogue.encoding_norms import ADD_RMSNORM_FP4QUANT, LAYERNORM_QUANTIZE, NORM_QUANTIZE, RMSNORM_FP4QUANT
 from jitnorm.catalogue.experts import GROUPED_QUANTIZE, SILU_AND_MUL_GROUPED_QUANTIZE
 from jitnorm.catalogue.four_over_six import recipe_of
 from jitnorm.catalogue.op import Op
@@ -19,6 +19,7 @@ from jitnorm.ops.forms import Form, Kind, Known, Shape, converting
 from jitnorm.ops.gated import calls_of_nvfp4
 from jitnorm.ops.general import scale_name, with_kinds, written_names
 from jitnorm.ops.grouped import calls_of_experts
+from jitnorm.ops.layernorm import has_parameters
 from jitnorm.ops.norm_fp4 import FP4_ARGUMENTS, calls_of_fp4
 
 _ONE_MATRIX = (False, False, False)
@@ -91,6 +92,19 @@ def _norm(
     return dispatcher, _form(spec, gives_scale, "weight scale_ub residual residual_out eps", is_column)
 
 
+def layernorm_quantize_given(
+    input: Any, gemma: Any, beta: Any, eps: float, spec: QuantSpec, out: Any, scale: Any
+) -> None:
+    """`jitnorm.layernorm_quantize`, rounded before, with one given scale, of any kind as in `quantize_pair`."""
+    _LAYERNORMS.call(input, gemma, beta, out, scale, eps, None, spec)
+
+
+def _layernorm(has_gemma: bool, has_beta: bool, of_scale: Kind, spec: QuantSpec) -> tuple[Dispatcher, Form]:
+    has_both, whole = has_parameters(has_gemma or None, has_beta or None), with_kinds(spec, False, of_scale)
+    dispatcher = rounded_dispatcher(LAYERNORM_QUANTIZE, None, "output", whole, False, False, _ONE_MATRIX, has_both)
+    return dispatcher, Form("input gemma beta out scale eps", "None", converted={"scale": _as_scale})
+
+
 def silu_and_mul_quantize_pair(
     input: Any, spec: QuantSpec, rounding: str, out: Any = None, out_scale: Any = None, scale: Any = None,
     scale_ub: Any = None, global_scale: Any = None,
@@ -125,7 +139,10 @@ def fp4_quantize_pair(
     is_inverse: bool = False, enable_pdl: bool | None = None, backend: str = "cuda", nvfp4_4over6: Any = None,
     is_e4m3: bool = False,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """`jitnorm.fp4_quantize`, with a global scale as of `quantize_pair`; scales are bytes unless `is_e4m3`."""
+    """`jitnorm.fp4_quantize`, with a global scale as of `quantize_pair`; scales are bytes unless `is_e4m3`.
+
+    Even a true `enable_pdl` means wherever the GPU supports it.
+    """
     made: tuple[Any, Any] = _FP4.call(
         input, global_scale, None, FP4_QUANTIZE, is_e4m3, enable_pdl, block_size, is_ue8m0, is_swizzled, is_8x4,
         is_inverse, backend, recipe_of(nvfp4_4over6), global_scale is not None,
@@ -137,7 +154,7 @@ def nvfp4_quantize_pair(
     a: Any, a_global_sf: Any, sf_layout: Any, block_size: int, enable_pdl: bool | None, backend: str,
     nvfp4_4over6: Any,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """`jitnorm.nvfp4_quantize` without row scales or a shuffle, with a global scale as of `quantize_pair`."""
+    """`jitnorm.nvfp4_quantize` without row scales or a shuffle, with arguments as of `fp4_quantize_pair`."""
     kind = "none" if a_global_sf is None else "given"
     made: tuple[Any, Any] = _FP4.call(
         a, a_global_sf, None, NVFP4_QUANTIZE, False, enable_pdl, sf_layout, False, block_size, backend, kind,
@@ -148,7 +165,8 @@ def nvfp4_quantize_pair(
 
 def _fp4(op: Op, is_e4m3: bool, enable_pdl: bool | None, *options: Any) -> tuple[Dispatcher, Form]:
     views = {"block_scale": _as_e4m3} if is_e4m3 else {}
-    return dispatcher_of(op, enable_pdl, *options), Form("input global_scale", "({y_fp4}, {block_scale})", views=views)
+    form = Form("input global_scale", "({y_fp4}, {block_scale})", views=views)
+    return dispatcher_of(op, None if enable_pdl else enable_pdl, *options), form
 
 
 def _as_e4m3(scales: Any, _: Any) -> Any:
@@ -209,10 +227,12 @@ def _as_bytes(codes: Any, _: Any) -> Any:
 _PLAIN = Known(converting(_plain, _GLOBAL), "input out out_scale? scale* scale_ub? global_scale*")
 _COLUMNS = Known(_columns, "input out out_scale")
 _NORMS = Known(_norm, "input out out_scale? weight? scale_ub? residual? residual_out eps")
+_LAYERNORMS = Known(_layernorm, "input gemma? beta? out scale* eps")
 _GATED = Known(_gated, "input out out_scale? scale* scale_ub? global_scale*")
 _FP4 = Known(converting(_fp4, _GLOBAL), "input global_scale")
 _GATED_NVFP4 = Known(converting(calls_of_nvfp4, _GLOBAL), "input global_scale?")
 _FP4_NORMS = Known(converting(calls_of_fp4, _GLOBAL), FP4_ARGUMENTS)
 _EXPERTS = Known(_experts, "input out out_scale? global_scale?@8 offsets@1 scale_offsets?")
-replace_in_graphs((quantize_pair, quantize_columns, norm_quantize_pair, silu_and_mul_quantize_pair, experts_quantize_pair))
-replace_in_graphs((fp4_quantize_pair, nvfp4_quantize_pair, silu_and_mul_nvfp4_quantize_pair, rmsnorm_fp4quant_pair))
+replace_in_graphs((quantize_pair, quantize_columns, norm_quantize_pair, layernorm_quantize_given))
+replace_in_graphs((silu_and_mul_quantize_pair, experts_quantize_pair, fp4_quantize_pair, nvfp4_quantize_pair))
+replace_in_graphs((silu_and_mul_nvfp4_quantize_pair, rmsnorm_fp4quant_pair))

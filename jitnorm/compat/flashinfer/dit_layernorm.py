@@ -52,8 +52,9 @@ def fused_dit_gate_residual_layernorm_gamma_beta(
         )
         return total, norm
     q, total = jitnorm.gated_add_layernorm_quantize(
-        input, residual, _like(gate, shape), gamma, beta, eps=epsilon, gate_bias=gate_bias, input_scale=input_global_scaling_factor,
-        residual_out=residual_out, **encoding, **_outputs(input, norm_out, sf_out),
+        input, residual, _like(gate, shape), gamma, beta, eps=epsilon, gate_bias=gate_bias,
+        input_scale=input_global_scaling_factor, residual_out=residual_out, **encoding,
+        **_outputs(input, norm_out, sf_out),
     )  # fmt: skip
     return total, _packed(q, norm_out)
 

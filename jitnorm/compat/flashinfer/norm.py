@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_hint, as_scale, element_of, spec_of
+from jitnorm.compat.arguments import as_hint, as_scale, spec_of, spec_of_codes
 from jitnorm.compat.flashinfer.diffusion_ops import fused_qk_rmsnorm_rope as fused_qk_rmsnorm_rope
-from jitnorm.ops.pairs import rmsnorm_fp4quant_pair
+from jitnorm.ops.pairs import layernorm_quantize_given, rmsnorm_fp4quant_pair
 
 
 def rmsnorm(
@@ -123,10 +123,7 @@ def layernorm_quant(
     eps: float = 1e-6,
 ) -> None:
     """Layer normalization, rounded to the input's dtype, then FP8 with a given scale."""
-    jitnorm.layernorm_quantize(
-        input, gemma, beta, spec=spec_of(element_of(out.dtype, "out"), "tensor"), scale=as_scale(scale, input), eps=eps,
-        rounding="output", out=out,
-    )  # fmt: skip
+    layernorm_quantize_given(input, gemma, beta, eps, spec_of_codes(out.dtype, "out", "tensor"), out, scale)
 
 
 def rmsnorm_fp4quant(

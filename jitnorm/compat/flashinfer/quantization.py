@@ -93,13 +93,16 @@ def fp4_quantize(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """NVFP4 or MXFP4: codes and scales. UE8M0 scales ignore `global_scale`; a column-major input stays so."""
     # Most inputs are contiguous, which is one question instead of two.
-    is_column_major = not input.is_contiguous() and input.ndim >= 2 and input.stride(-1) != 1 and input.stride(-2) == 1
-    codes, scales = fp4_quantize_pair(
-        input.transpose(-2, -1) if is_column_major else input, None if sf_use_ue8m0 else global_scale, sf_vec_size,
-        sf_use_ue8m0, is_sf_swizzled_layout, is_sf_8x4_layout, is_global_scale_inversed, as_hint(enable_pdl), backend,
-        resolve_nvfp4_4over6(nvfp4_4over6),
+    if not input.is_contiguous() and input.ndim >= 2 and input.stride(-1) != 1 and input.stride(-2) == 1:
+        codes, scales = fp4_quantize(
+            input.transpose(-2, -1), global_scale, sf_vec_size, sf_use_ue8m0, is_sf_swizzled_layout, is_sf_8x4_layout,
+            is_global_scale_inversed, enable_pdl, backend, nvfp4_4over6,
+        )  # fmt: skip
+        return codes.transpose(-2, -1), scales.transpose(-2, -1)
+    return fp4_quantize_pair(
+        input, None if sf_use_ue8m0 else global_scale, sf_vec_size, sf_use_ue8m0, is_sf_swizzled_layout,
+        is_sf_8x4_layout, is_global_scale_inversed, enable_pdl, backend, resolve_nvfp4_4over6(nvfp4_4over6),
     )  # fmt: skip
-    return (codes.transpose(-2, -1), scales.transpose(-2, -1)) if is_column_major else (codes, scales)
 
 
 def nvfp4_quantize(
@@ -132,7 +135,7 @@ def nvfp4_quantize(
     if out_scale is not None and not per_token_activation:
         raise ValueError("out_scale: is given, which needs per_token_activation; pass None")
     if not per_token_activation and not do_shuffle:
-        return nvfp4_quantize_pair(a, a_global_sf, sfLayout, sf_vec_size, as_hint(enable_pdl), backend, recipe)
+        return nvfp4_quantize_pair(a, a_global_sf, sfLayout, sf_vec_size, enable_pdl, backend, recipe)
     made = jitnorm.nvfp4_quantize(
         a, None if a_global_sf is None else as_scale(a_global_sf, a), sfLayout, do_shuffle, sf_vec_size,
         as_hint(enable_pdl), backend, per_token_activation, nvfp4_4over6=recipe,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_hint, as_scale, element_of, spec_of
+from jitnorm.compat.arguments import as_hint, as_scale, spec_of, spec_of_codes
 from jitnorm.ops.pairs import quantize_pair
 
 _E4M3, _E4M3_ROWS = spec_of("e4m3", "tensor"), spec_of("e4m3", "row")
@@ -37,7 +37,7 @@ def fp8_quantize(
     """FP8 of values times `scale_inv`, whose reciprocal is rounded to float32 and filled in by torch."""
     if not scale_inv > 0:
         raise ValueError(f"scale_inv: is {scale_inv!r}; allowed are positive numbers")
-    spec = spec_of(element_of(fp8_dtype, "fp8_dtype"), "tensor")
+    spec = spec_of_codes(fp8_dtype, "fp8_dtype", "tensor")
     scale = as_scale(1 / scale_inv, x)
     return jitnorm.quantize(x, spec=spec, scale=scale, out=out, enable_pdl=as_hint(enable_pdl)).data
 

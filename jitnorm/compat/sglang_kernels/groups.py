@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_scale, element_of, spec_of
+from jitnorm.compat.arguments import as_scale, element_of, spec_of, spec_of_codes
 from jitnorm.compat.groups import quantize_groups, quantize_groups_into, spec_of_eps, write_groups
 from jitnorm.kernels.numerics import ceil_div, round_up
 from jitnorm.kernels.quant_spec import MAX_CODE, PACKED_COLUMNS
@@ -248,7 +248,7 @@ def fp8_per_token_to_per_tensor_quant_triton(
         output: where to write the codes, float8_e4m3fn, like `x`.
         expected_rows: ignored; affects only SGLang's grid.
     """
-    spec = spec_of(element_of(output.dtype, "output"), "tensor")
+    spec = spec_of_codes(output.dtype, "output", "tensor")
     values = _decoded(x, "x_scale", x_scale, 128, "float32")
     jitnorm.quantize(values, spec=spec, scale=as_scale(output_scale, x), batched=True, mask=masked_m, out=output)
 

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_scale, element_of, spec_of
+from jitnorm.compat.arguments import as_scale, element_of, spec_of_codes
 from jitnorm.compat.groups import spec_of_eps, transposed_scales, write_groups
 from jitnorm.compat.sglang_kernels.activations import limit_of
 from jitnorm.compat.sglang_kernels.mxfp8 import MXFP8_SWIZZLED, can_use_mxfp8_swizzled
@@ -124,7 +124,7 @@ def silu_mul_static_tensorwise_quant_for_cutlass_moe(
             f"intermediate_size: is {intermediate_size}, but the input has {input.shape[-1]} columns; pass half of them"
         )
     jitnorm.silu_and_mul_quantize(
-        input.unsqueeze(0), spec=spec_of(element_of(output.dtype, "output"), "tensor"), scale=as_scale(scale, input),
+        input.unsqueeze(0), spec=spec_of_codes(output.dtype, "output", "tensor"), scale=as_scale(scale, input),
         batched=True, mask=num_tokens_tensor.view(1), out=output.unsqueeze(0),
     )  # fmt: skip
 

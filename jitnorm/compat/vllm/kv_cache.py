@@ -47,8 +47,8 @@ def fused_qknorm_rope_cache(
             )
         cos_sin_cache, positions = _first_angles(cos_sin_cache, rotary_dim, positions)
     return qk_rmsnorm_rope_cache_packed(
-        qkv, None, None, None, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, k_scale,
-        v_scale, eps, num_q_heads, num_kv_heads, head_dim, norm_weight_bias, kv_cache_dtype,
+        qkv, None, None, None, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache,
+        k_scale, v_scale, eps, num_q_heads, num_kv_heads, head_dim, norm_weight_bias, kv_cache_dtype,
     )  # fmt: skip
 
 

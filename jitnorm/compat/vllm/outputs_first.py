@@ -12,8 +12,8 @@ from functools import partial
 import torch
 
 import jitnorm
-from jitnorm.compat.arguments import as_bytes, element_of, given_spec, spec_of
-from jitnorm.compat.groups import quantize_groups_into, quantize_packed_into, spec_of_codes, spec_of_eps, write_groups
+from jitnorm.compat.arguments import as_bytes, element_of, given_spec, spec_of, spec_of_codes
+from jitnorm.compat.groups import quantize_groups_into, quantize_packed_into, spec_of_eps, spec_of_groups, write_groups
 from jitnorm.compat.vllm.activations import fatrelu_and_mul as fatrelu_and_mul
 from jitnorm.compat.vllm.activations import gelu_and_mul as gelu_and_mul
 from jitnorm.compat.vllm.activations import gelu_fast as gelu_fast
@@ -169,7 +169,7 @@ def rms_norm_per_block_quant(
 
 def silu_and_mul_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:
     """SwiGLU, then FP8 with a given scale."""
-    spec = spec_of(element_of(result.dtype, "result"), "tensor")
+    spec = spec_of_codes(result.dtype, "result", "tensor")
     silu_and_mul_quantize_pair(input, spec, "hf", result, None, scale)
 
 
@@ -212,7 +212,7 @@ def static_scaled_fp8_quant(
 
 def dynamic_scaled_fp8_quant(result: torch.Tensor, input: torch.Tensor, scale: torch.Tensor) -> None:
     """FP8 with a scale computed for the tensor, in two launches; it becomes the first element of `scale`."""
-    spec = spec_of(element_of(result.dtype, "result"), "tensor")
+    spec = spec_of_codes(result.dtype, "result", "tensor")
     first = scale if scale.numel() == 1 else scale.view(-1)[:1]
     quantize_pair(input, spec, result, first, "tensor")
 
@@ -255,7 +255,7 @@ def per_token_group_fp8_quant(
 ) -> None:
     """FP8 with a scale for each group of a row, with an amax of at least `eps`."""
     _check_range(fp8_min, fp8_max)
-    spec = spec_of_codes(output_q.dtype, "output_q", group_size, eps, scale_ue8m0)
+    spec = spec_of_groups(output_q.dtype, "output_q", group_size, eps, scale_ue8m0)
     quantize_groups_into(input, spec, output_q, output_s)
 
 
@@ -278,7 +278,7 @@ def per_token_group_fp8_quant_packed(
     if rows < of_output <= round_up(rows, 4) and output_q.ndim == 2 and input.ndim == 2:
         output_q[rows:].view(torch.uint8).zero_()
         output_q = output_q[:rows]
-    spec = spec_of_codes(output_q.dtype, "output_q", group_size, eps, True, "packed")
+    spec = spec_of_groups(output_q.dtype, "output_q", group_size, eps, True, "packed")
     quantize_packed_into(input, spec, output_q, output_s_packed)
 
 
