@@ -104,8 +104,9 @@ def fused_qk_norm_rope(
 ) -> None:
     """RMSNorm of queries and keys and their rotation, in place; torch computes the angles in earlier launches."""
     size = head_dim if rotary_dim is None else rotary_dim
-    angles = yarn_angles(position_ids.reshape(-1), size, base, factor, low, high, attention_factor)
-    rows = torch.arange(len(angles), device=angles.device)
+    positions = position_ids if position_ids.ndim == 1 else position_ids.reshape(-1)  # which takes 0.7 us
+    angles = yarn_angles(positions, size, base, factor, low, high, attention_factor)
+    rows = torch.arange(angles.shape[0], device=angles.device)
     qk_rmsnorm_rope_packed(
         qkv, q_weight, k_weight, angles, rows, eps, is_neox, num_heads_q, num_heads_k, num_heads_v, head_dim
     )

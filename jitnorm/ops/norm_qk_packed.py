@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitnorm.catalogue.norms import QK_RMSNORM_ROPE, QK_RMSNORM_ROPE_CACHE, QK_RMSNORM_ROPE_CACHE_QUANT
+from jitnorm.catalogue.norms import (
+    QK_RMSNORM_ROPE,
+    QK_RMSNORM_ROPE_CACHE,
+    QK_RMSNORM_ROPE_CACHE_QUANT,
+    QK_RMSNORM_ROPE_QUANT,
+)
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
@@ -35,6 +40,34 @@ def _rotated(
     dispatcher = rounded_dispatcher(QK_RMSNORM_ROPE, None, "once", is_neox, rotary_size_of(table), False, None)
     heads = {"q": q, "k": k, "q_out": q, "k_out": k}
     return dispatcher, Form("qkv q_weight k_weight cos_sin_cache positions eps", "None", taken=heads)
+
+
+def qk_rmsnorm_rope_rows(
+    qkv: Any, q_out: Any, k_out: Any, q_weight: Any, k_weight: Any, cos_sin_cache: Any, positions: Any, scale: Any,
+    eps: float, is_neox: bool, q_heads: int, k_heads: int, head_dim: int,
+) -> None:  # fmt: skip
+    """`jitnorm.qk_rmsnorm_rope` of all heads of queries, and of keys, together, in one launch if they are as many.
+
+    Outputs are (..., heads * head_dim), FP8 if a scale is given.
+    """
+    others = cos_sin_cache, positions, scale, scale, eps, None, is_neox
+    if q_heads == k_heads:
+        _ROWS.call(qkv, q_out, k_out, q_weight, k_weight, *others, 0, q_heads * head_dim, 1, head_dim)
+        return
+    _ROWS.call(qkv, q_out, q_out, q_weight, q_weight, *others, 0, q_heads * head_dim, 0, head_dim)
+    _ROWS.call(qkv, k_out, k_out, k_weight, k_weight, *others, q_heads * head_dim, k_heads * head_dim, 0, head_dim)
+
+
+def _rows(
+    table: Shape, has_scale: bool, is_neox: bool, start: int, size: int, keys: int, head_dim: int
+) -> tuple[Dispatcher, Form]:
+    op = QK_RMSNORM_ROPE_QUANT if has_scale else QK_RMSNORM_ROPE
+    dispatcher = rounded_dispatcher(op, None, "once", is_neox, rotary_size_of(table), False, head_dim)
+    taken = {
+        "q": Heads("qkv", start, 1, size), "k": Heads("qkv", start + size, keys, size),
+        "q_out": Heads("q_out", 0, 1, size), "k_out": Heads("k_out", 0, keys, size),
+    }  # fmt: skip
+    return dispatcher, Form(_ROWS_ARGUMENTS, "None", taken=taken)
 
 
 def qk_rmsnorm_rope_cache_packed(
@@ -105,6 +138,8 @@ def _as_row(heads: Any, _: Any) -> Any:
 
 
 _ROTATED = Known(_rotated, "qkv@1 q_weight k_weight cos_sin_cache@2 positions eps")
+_ROWS_ARGUMENTS = "qkv q_out k_out q_weight k_weight cos_sin_cache positions q_scale k_scale eps"
+_ROWS = Known(_rows, "qkv q_out k_out q_weight k_weight cos_sin_cache@2 positions q_scale? k_scale eps")
 _CACHED_ARGUMENTS = (
     "qkv q_out k_out v_out q_weight k_weight cos_sin_cache positions slot_mapping key_cache value_cache k_scale "
     "v_scale eps"
@@ -114,4 +149,4 @@ _CACHED = Known(
     "qkv@1 q_out?@1 k_out?@1 v_out?@1 q_weight k_weight cos_sin_cache@2 positions slot_mapping key_cache@4 "
     "value_cache@4 k_scale?@1 v_scale?@1 eps",
 )
-replace_in_graphs((qk_rmsnorm_rope_packed, qk_rmsnorm_rope_cache_packed))
+replace_in_graphs((qk_rmsnorm_rope_packed, qk_rmsnorm_rope_rows, qk_rmsnorm_rope_cache_packed))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import Any
-
 import torch
 
 import jitnorm
 from jitnorm.compat.arguments import as_scale, spec_of
+from jitnorm.compat.constants import remembered
 from jitnorm.compat.flashinfer.dit_layernorm import (
     fused_dit_gate_residual_layernorm_gamma_beta,
     fused_dit_gate_residual_layernorm_scale_shift,
     fused_dit_residual_layernorm_scale_shift,
 )
 from jitnorm.compat.rope import yarn_angles
+from jitnorm.ops.norm_qk_packed import qk_rmsnorm_rope_rows
 
 __all__ = [
     "fused_dit_gate_residual_layernorm_gamma_beta",
@@ -60,74 +58,57 @@ def fused_qk_rmsnorm_rope(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """RMSNorm over all heads of queries, and of keys, then rotation of each head by three positions; and values.
 
-    FP8 codes are those of products with the scales. torch computes the cosines and sines of a video once, and they are
-    cached.
+    FP8 codes are those of products with the scales. torch computes the cosines and sines of a video once.
     """
     heads, patches = (num_heads_q, num_heads_k, num_heads_v), (ppf, pph, ppw)
     channels = num_frame_channels, num_height_channels, num_width_channels
     _check_sizes(qkv, heads, head_dim, patches, channels)
-    angles = _angles(patches, channels, base, factor, low, high, attention_factor, qkv.device)
-    positions = _positions(qkv.shape[:-1].numel(), len(angles), qkv.device)
+    device, lead = qkv.device, qkv.shape[:-1]
+    angles = _angles(device, patches, channels, base, factor, low, high, attention_factor)
+    positions = _positions(device, lead.numel(), angles.shape[0])
     dtype = torch.float8_e4m3fn if output_fp8 else qkv.dtype
     outputs = [
-        _output(name, given, (*qkv.shape[:-1], count, head_dim), dtype, qkv)
+        _output(name, given, (*lead, count, head_dim), dtype, qkv)
         for name, given, count in zip(("q_out", "k_out", "v_out"), (q_out, k_out, v_out), heads, strict=True)
     ]
-    # The method `split` would take 2 us more, and so would views with shapes that are not separate numbers.
-    sizes = [count * head_dim for count in heads]
-    rows = torch.split_with_sizes(qkv.reshape(-1, 1, qkv.shape[-1]), sizes, -1)
-    written = [out.view(-1, 1, size) for out, size in zip(outputs, sizes, strict=True)]
-    scale = 1 / output_quant_scale if output_fp8 else None
+    q, k, v = (out.view(*lead, count * head_dim) for out, count in zip(outputs, heads, strict=True))
+    scale = as_scale(1 / output_quant_scale, qkv) if output_fp8 else None
     if is_qk_norm:
-        weights = q_weight.detach(), k_weight.detach()  # parameters, for which FlashInfer has no gradient, either
-        _normalize(rows[:2], weights, written[:2], angles, positions, eps, not interleave, head_dim, scale)
+        qk_rmsnorm_rope_rows(
+            qkv, q, k, q_weight.detach(), k_weight.detach(),  # parameters, for which FlashInfer has no gradient, either
+            angles, positions, scale, eps, not interleave, num_heads_q, num_heads_k, head_dim,
+        )  # fmt: skip
     else:
-        _turn(rows[:2], written[:2], angles, positions, not interleave, head_dim, scale)
-    _store(rows[2], v_quant_scale, written[2])
+        _turn(qkv, (q, k), angles, positions, not interleave, head_dim, scale)
+    _store(qkv.narrow(-1, (num_heads_q + num_heads_k) * head_dim, num_heads_v * head_dim), v_quant_scale, v)
     return outputs[0], outputs[1], outputs[2]
 
 
-def _normalize(
-    rows: tuple[torch.Tensor, ...], weights: tuple[torch.Tensor, ...], outputs: list[torch.Tensor],
-    angles: torch.Tensor, positions: torch.Tensor, eps: float, is_neox: bool, head_dim: int, scale: float | None,
-) -> None:  # fmt: skip
-    """Write the rotated norms, in one launch if both have the same length."""
-    call: Callable[..., Any] = jitnorm.qk_rmsnorm_rope
-    if scale is not None:
-        one = as_scale(scale, rows[0])
-        call = partial(jitnorm.qk_rmsnorm_rope_quant, q_scale=one, k_scale=one)
-    call = partial(call, cos_sin_cache=angles, positions=positions, eps=eps, is_neox=is_neox, head_size=head_dim)
-    pairs = [(0, 1)] if rows[0].shape == rows[1].shape else [(0, 0), (1, 1)]
-    for q, k in pairs:
-        k_rows, k_out = (rows[k], outputs[k]) if q != k else (rows[q][:, :0], outputs[q][:, :0])
-        call(rows[q], k_rows, q_weight=weights[q], k_weight=weights[k], q_out=outputs[q], k_out=k_out)
-
-
 def _turn(
-    rows: tuple[torch.Tensor, ...], outputs: list[torch.Tensor], angles: torch.Tensor, positions: torch.Tensor,
-    is_neox: bool, head_dim: int, scale: float | None,
+    qkv: torch.Tensor, outputs: tuple[torch.Tensor, torch.Tensor], angles: torch.Tensor, positions: torch.Tensor,
+    is_neox: bool, head_dim: int, scale: torch.Tensor | None,
 ) -> None:  # fmt: skip
     """Write rotated queries and keys, without a norm."""
-    q, k, q_out, k_out = (each.reshape(len(each), -1, head_dim) for each in (*rows, *outputs))
+    q, k, _ = qkv.tensor_split((outputs[0].shape[-1], outputs[0].shape[-1] + outputs[1].shape[-1]), -1)
+    q, k, q_out, k_out = (each.reshape(positions.numel(), -1, head_dim) for each in (q, k, *outputs))
     if scale is None:
         jitnorm.rope(q, k, angles, positions, is_neox, q_out, k_out)
     else:
-        one = as_scale(scale, q)
-        jitnorm.rope_quant(q, k, angles, positions, one, one, is_neox, q_out, k_out)
+        jitnorm.rope_quant(q, k, angles, positions, scale, scale, is_neox, q_out, k_out)
 
 
 def _store(x: torch.Tensor, scale: float, out: torch.Tensor) -> None:
     """Write values unchanged, or as FP8 codes of their products with a scale."""
     if out.dtype == torch.float8_e4m3fn:
-        jitnorm.quantize(x.reshape(out.shape), spec=spec_of("e4m3", "tensor"), scale=as_scale(1 / scale, x), out=out)
+        jitnorm.quantize(x, spec=spec_of("e4m3", "tensor"), scale=as_scale(1 / scale, x), out=out)
     else:
-        out.copy_(x.reshape(out.shape))
+        out.copy_(x)
 
 
-@lru_cache(maxsize=8)
+@remembered(8)
 def _angles(
-    patches: Sizes, channels: Sizes, base: float, factor: float, low: float, high: float, scale: float,
-    device: torch.device,
+    device: torch.device, patches: Sizes, channels: Sizes, base: float, factor: float, low: float, high: float,
+    scale: float,
 ) -> torch.Tensor:  # fmt: skip
     """The cosines and sines of each token of a video: those of its frame, its row and its column, side by side."""
     positions = torch.meshgrid(*(torch.arange(count, device=device) for count in patches), indexing="ij")
@@ -139,8 +120,8 @@ def _angles(
     return torch.cat([band[i] for i in (0, 1) for band in bands], -1)
 
 
-@lru_cache(maxsize=8)
-def _positions(tokens: int, of_video: int, device: torch.device) -> torch.Tensor:
+@remembered(8)
+def _positions(device: torch.device, tokens: int, of_video: int) -> torch.Tensor:
     """The index of each token in its video."""
     return torch.arange(tokens, device=device) % of_video
 
