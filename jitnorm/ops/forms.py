@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _TEXT = """
 def call({parameters}, stream):
+    {views}
     _named = _run(_dispatcher, {{{named}}}, stream)
     if type({first}) in _generating:
         _generate(type({first}))
@@ -122,8 +123,9 @@ class Form(CallForm):
         first = self.source(dispatcher.first)
         for name in self.converted:
             given[name] = f"{name} if {name} is None else _converted['{name}']({name}, {first})"
-        for name, view in self.taken.items():
-            given[name] = f"None if {view.source} is None else _taken['{name}'].of({view.source})"
+        # What is written in place is one view, as it is one tensor.
+        taken = {view: f"_taken_as_{name}" for name, view in self.taken.items()}
+        given |= {name: taken[view] for name, view in self.taken.items()}
 
         def generate(kind: type) -> None:
             if dispatcher.calls[self] is call:
@@ -131,6 +133,10 @@ class Form(CallForm):
 
         text = _TEXT.format(
             parameters=", ".join(parameters),
+            views="\n    ".join(
+                f"{name} = None if {view.source} is None else _views_of['{name}'].of({view.source})"
+                for view, name in taken.items()
+            ),
             named=", ".join(f"'{name}': {text}" for name, text in given.items()),
             first=first,
             result=self.result.format_map(self._results(steps, given)),
@@ -138,7 +144,7 @@ class Form(CallForm):
         scope: dict[str, Any] = {
             "_record": self.record, "_views": self.views, "_run": run_steps if form.steps else run,
             "_dispatcher": form.steps or dispatcher, "_generating": generating, "_generate": generate,
-            "_converted": self.converted, "_taken": self.taken,
+            "_converted": self.converted, "_views_of": {name: view for view, name in taken.items()},
         }  # fmt: skip
         exec(text, scope)
         call: Callable[..., Any] = scope["call"]

@@ -92,16 +92,17 @@ def fp4_quantize(
     nvfp4_4over6: Any = UNSET,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """NVFP4 or MXFP4: codes and scales. UE8M0 scales ignore `global_scale`; a column-major input stays so."""
+    recipe = resolve_nvfp4_4over6(nvfp4_4over6)
     # Most inputs are contiguous, which is one question instead of two.
     if not input.is_contiguous() and input.ndim >= 2 and input.stride(-1) != 1 and input.stride(-2) == 1:
         codes, scales = fp4_quantize(
             input.transpose(-2, -1), global_scale, sf_vec_size, sf_use_ue8m0, is_sf_swizzled_layout, is_sf_8x4_layout,
-            is_global_scale_inversed, enable_pdl, backend, nvfp4_4over6,
+            is_global_scale_inversed, enable_pdl, backend, recipe,
         )  # fmt: skip
         return codes.transpose(-2, -1), scales.transpose(-2, -1)
     return fp4_quantize_pair(
         input, None if sf_use_ue8m0 else global_scale, sf_vec_size, sf_use_ue8m0, is_sf_swizzled_layout,
-        is_sf_8x4_layout, is_global_scale_inversed, enable_pdl, backend, resolve_nvfp4_4over6(nvfp4_4over6),
+        is_sf_8x4_layout, is_global_scale_inversed, enable_pdl, backend, recipe,
     )  # fmt: skip
 
 
