@@ -10,9 +10,7 @@ from jitnorm.interop.record import Record, Views
 
 if TYPE_CHECKING:
     from jitnorm.dispatch import Dispatcher
-    from jitnorm.interop.taken import Columns, Heads, Merged
-
-    Taken = Merged | Heads | Columns
+    from jitnorm.interop.taken import Taken
 
 
 @dataclass(frozen=True)

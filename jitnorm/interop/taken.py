@@ -77,6 +77,10 @@ class Columns:
         return columns_behind(tensor)
 
 
+Taken = Merged | Heads | Columns
+"""How an argument is taken."""
+
+
 def columns_behind(rows: Any) -> Any:
     """The view of `Columns`, for a batch, too."""
     found = _columns_behind(rows.shape, rows.stride())

@@ -123,7 +123,10 @@ def _parts(qkv: Shape, counts: tuple[int, int, int], head_dim: int) -> tuple[Hea
     """Queries, keys and values."""
     _check_columns("qkv", qkv, sum(counts), head_dim)
     q, k, v = counts
-    return tuple(Heads("qkv", at * head_dim, count, head_dim) for at, count in ((0, q), (q, k), (q + k, v)))
+    return (
+        Heads("qkv", 0, q, head_dim), Heads("qkv", q * head_dim, k, head_dim),
+        Heads("qkv", (q + k) * head_dim, v, head_dim),
+    )  # fmt: skip
 
 
 def _check_columns(name: str, shape: Shape, count: int, head_dim: int) -> None:
