@@ -38,6 +38,11 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.dtype is torch.uint8 else tensor.view(torch.uint8)
 
 
+def on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor to the host, unless it is there, where the method alone would take 0.1 us more."""
+    return tensor if tensor.is_cpu else tensor.cpu()
+
+
 def as_hint(enable_pdl: bool | None) -> bool | None:
     """`enable_pdl` as a hint: even True means wherever the GPU supports it."""
     return None if enable_pdl else enable_pdl

@@ -40,14 +40,17 @@ def nvfp4_kv_dequantize(
     output_dtype: torch.dtype = torch.bfloat16,
 ) -> torch.Tensor:
     """Decode NVFP4 with linear scales: ``(code * scale) * global_scale``, with any leading dimensions."""
-    if output_dtype not in _DTYPES:
+    dtype = _DTYPES.get(output_dtype)
+    if dtype is None:
         raise ValueError(f"output_dtype: is {output_dtype}; allowed are {', '.join(map(str, _DTYPES))}")
-    if fp4_data.dtype is not torch.uint8 and fp4_data.dtype.itemsize != 1:
-        raise ValueError(f"fp4_data: is {fp4_data.dtype}; expected uint8, two codes in each")
-    scale = _scalar("global_scale", global_scale, fp4_data)
-    # As bytes, because narrow dtypes support few views.
-    codes, scales = as_bytes(fp4_data).contiguous(), as_bytes(block_scales).contiguous()
-    decoded: torch.Tensor = dequantize_rows(codes, scales, scale, _DECODED, _DTYPES[output_dtype])
+    codes, scale = fp4_data, _scalar("global_scale", global_scale, fp4_data)
+    if codes.dtype is not torch.uint8:  # as bytes, because narrow dtypes support few views
+        if codes.dtype.itemsize != 1:
+            raise ValueError(f"fp4_data: is {codes.dtype}; expected uint8, two codes in each")
+        codes = codes.view(torch.uint8)
+    decoded: torch.Tensor = dequantize_rows(
+        codes.contiguous(), as_bytes(block_scales).contiguous(), scale, _DECODED, dtype
+    )
     return decoded
 
 

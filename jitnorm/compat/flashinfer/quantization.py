@@ -20,7 +20,7 @@ from jitnorm import (
 from jitnorm.catalogue.encodings import fp4_spec
 from jitnorm.catalogue.four_over_six import recipe_of
 from jitnorm.catalogue.sf_layout import layout_name
-from jitnorm.compat.arguments import as_hint, as_scale
+from jitnorm.compat.arguments import as_hint, as_scale, on_host
 from jitnorm.compat.flashinfer.cute_dsl import (
     mxfp4_quantize_cute_dsl,
     mxfp8_quantize_cute_dsl,
@@ -253,8 +253,9 @@ def e2m1_and_ufp8sf_scale_to_float(
 ) -> torch.Tensor:
     """Decode FP4, on the host, to float32."""
     decoded: torch.Tensor = jitnorm.e2m1_and_ufp8sf_scale_to_float(
-        e2m1_tensor.cpu(), ufp8_scale_tensor.cpu(), None if global_scale_tensor is None else global_scale_tensor.cpu(),
-        sf_vec_size, ufp8_type, is_sf_swizzled_layout, is_sf_8x4_layout,
+        on_host(e2m1_tensor), on_host(ufp8_scale_tensor),
+        None if global_scale_tensor is None else on_host(global_scale_tensor), sf_vec_size, ufp8_type,
+        is_sf_swizzled_layout, is_sf_8x4_layout,
     )  # fmt: skip
     return decoded
 
@@ -265,7 +266,7 @@ def mxfp4_dequantize(
     sfLayout: SfLayout = SfLayout.layout_128x4,  # noqa: N803 - FlashInfer's name
 ) -> torch.Tensor:
     """Decode MXFP4, on the host, to float32."""
-    decoded: torch.Tensor = jitnorm.mxfp4_dequantize(a_fp4.cpu(), a_sf.cpu(), sfLayout)
+    decoded: torch.Tensor = jitnorm.mxfp4_dequantize(on_host(a_fp4), on_host(a_sf), sfLayout)
     return decoded
 
 
