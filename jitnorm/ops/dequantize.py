@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from jitnorm.catalogue.decoders import (
@@ -19,7 +20,7 @@ from jitnorm.interop import check_shaped, framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
 from jitnorm.kernels.quant_spec import CODE_BITS, QuantSpec
 from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
-from jitnorm.ops.forms import Form, Known
+from jitnorm.ops.forms import Form, Known, converting
 from jitnorm.quantized import QuantizedTensor
 
 _FORM = Form("data scale global_scale row_scale tensor_scale out", "{out}")
@@ -78,8 +79,11 @@ def dequantize(
 
 
 def dequantize_rows(data: Any, scale: Any, tensor_scale: Any, spec: QuantSpec, dtype: str) -> Any:
-    """`dequantize` of codes and scales that are in no QuantizedTensor, which would take 3 us more."""
-    return _CALLS.call(data, scale, None, None, tensor_scale, None, None, spec, None, dtype, -1, False, False)
+    """`dequantize` of codes and scales that are in no QuantizedTensor, which would take 3 us more.
+
+    The tensor's scale may be of any dtype, device and dimensions, or a number.
+    """
+    return _ROWS.call(data, scale, None, None, tensor_scale, None, None, spec, None, dtype, -1, False, False)
 
 
 def _calls(
@@ -97,7 +101,16 @@ def _calls(
     return dispatcher, _FORM
 
 
-_CALLS = Known(_calls, "data scale global_scale? row_scale? tensor_scale? out")
+def _as_scalar(scale: Any, data: Any) -> Any:
+    framework = framework_of(data, "data")
+    found = framework.as_scale(scale, data)
+    if (count := prod(found.shape)) != 1:
+        raise ValueError(f"global_scale: has {count} elements; pass one, that of the tensor")
+    return framework.reshaped(found, (1,))
+
+
+_ARGUMENTS = "data scale global_scale? row_scale? tensor_scale? out"
+_CALLS, _ROWS = Known(_calls, _ARGUMENTS), Known(converting(_calls, {"tensor_scale": _as_scalar}), _ARGUMENTS)
 
 
 def _check_shape(q: QuantizedTensor) -> None:

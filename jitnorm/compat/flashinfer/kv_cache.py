@@ -43,13 +43,13 @@ def nvfp4_kv_dequantize(
     dtype = _DTYPES.get(output_dtype)
     if dtype is None:
         raise ValueError(f"output_dtype: is {output_dtype}; allowed are {', '.join(map(str, _DTYPES))}")
-    codes, scale = fp4_data, _scalar("global_scale", global_scale, fp4_data)
+    codes = fp4_data
     if codes.dtype is not torch.uint8:  # as bytes, because narrow dtypes support few views
         if codes.dtype.itemsize != 1:
             raise ValueError(f"fp4_data: is {codes.dtype}; expected uint8, two codes in each")
         codes = codes.view(torch.uint8)
     decoded: torch.Tensor = dequantize_rows(
-        codes.contiguous(), as_bytes(block_scales).contiguous(), scale, _DECODED, dtype
+        codes.contiguous(), as_bytes(block_scales).contiguous(), global_scale, _DECODED, dtype
     )
     return decoded
 
