@@ -89,8 +89,10 @@ def _turn(
     is_neox: bool, head_dim: int, scale: torch.Tensor | None,
 ) -> None:  # fmt: skip
     """Write rotated queries and keys, without a norm."""
-    q, k, _ = qkv.tensor_split((outputs[0].shape[-1], outputs[0].shape[-1] + outputs[1].shape[-1]), -1)
-    q, k, q_out, k_out = (each.reshape(positions.numel(), -1, head_dim) for each in (q, k, *outputs))
+    tokens, columns = positions.shape[0], [out.shape[-1] for out in outputs]
+    q, k, _ = qkv.tensor_split((columns[0], sum(columns)), -1)
+    q, k = (each.reshape(tokens, -1, head_dim) for each in (q, k))
+    q_out, k_out = (out.view(tokens, -1, head_dim) for out in outputs)  # not a copy
     if scale is None:
         jitnorm.rope(q, k, angles, positions, is_neox, q_out, k_out)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -66,6 +67,24 @@ def test_queries_and_keys_may_have_other_numbers_of_heads() -> None:
         expected = exact(x, torch.ones(x.shape[-1]), interleave=True)
         assert torch.allclose(found.double(), expected, rtol=2**-8, atol=1e-5)
     assert torch.equal(v.flatten(1), qkv[:, 6 * SIZE :])
+
+
+@pytest.mark.parametrize("is_qk_norm", [True, False])
+def test_given_outputs_at_any_stride_are_written_or_refused(is_qk_norm: bool) -> None:
+    qkv, weight = torch.randn(2, TOKENS, 7 * SIZE).bfloat16(), torch.ones(2 * SIZE).bfloat16()
+    call: Any = partial(
+        flashinfer.fused_qk_rmsnorm_rope, qkv, weight, weight, **PATCHES, **CHANNELS, **HEADS, is_qk_norm=is_qk_norm
+    )
+    wanted = call()
+    for length in (TOKENS, TOKENS + 1):
+        given = [torch.empty(2, length, *each.shape[2:]).bfloat16()[:, :TOKENS] for each in wanted]
+        outputs = dict(zip(("q_out", "k_out", "v_out"), given, strict=True))
+        if length > TOKENS and not is_qk_norm:
+            with pytest.raises(RuntimeError, match="view"):
+                call(**outputs)
+        else:
+            assert all(map(torch.equal, call(**outputs), wanted))
+            assert all(map(torch.equal, given, wanted))
 
 
 @pytest.mark.parametrize(
