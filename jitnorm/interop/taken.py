@@ -27,7 +27,7 @@ class Merged:
         return 0, 0, 0, 0
 
     def of(self, tensor: Any) -> Any:
-        """The view that a framework makes."""
+        """View the tensor so."""
         return check_shaped(tensor, self.source).merge_last_two(tensor)
 
 
@@ -49,11 +49,11 @@ class Heads:
 
     @property
     def numbers(self) -> tuple[int, int, int, int]:
-        """As of `Merged`."""
+        """The fields of the launcher's description."""
         return 1, self.start, self.count, self.size
 
     def of(self, tensor: Any) -> Any:
-        """As of `Merged`."""
+        """View the tensor so."""
         return tensor.narrow(-1, self.start, self.count * self.size).unflatten(-1, (self.count, self.size))
 
 
@@ -69,11 +69,11 @@ class Columns:
 
     @property
     def numbers(self) -> tuple[int, int, int, int]:
-        """As of `Merged`."""
+        """The fields of the launcher's description."""
         return 2, 0, 0, 0
 
     def of(self, tensor: Any) -> Any:
-        """As of `Merged`; None if rows have other strides, or if the memory ends with the last row."""
+        """View the tensor so; None if rows have other strides, or if the memory ends with the last row."""
         return columns_behind(tensor)
 
 
