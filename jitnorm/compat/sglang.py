@@ -20,7 +20,7 @@ from jitnorm.compat.vllm.gated import rms_norm_gated as _rms_norm_gated
 from jitnorm.kernels.activations import with_numbers
 from jitnorm.kernels.quant_spec import MAX_CODE
 from jitnorm.ops.norm_qk_packed import qk_rmsnorm_rope_packed
-from jitnorm.ops.pairs import quantize_pair
+from jitnorm.ops.pairs import quantize_pair, silu_and_mul_quantize_into
 
 _E4M3, _E4M3_ROWS = spec_of("e4m3", "tensor"), spec_of("e4m3", "row")
 
@@ -224,10 +224,7 @@ def silu_and_mul_masked_post_quant_fwd(
     spec = spec_of_eps("e4m3", quant_group_size, 1e-10, scale_ue8m0, "linear", 0.0)
     dtype = output_scale.dtype
     if dtype is torch.float32 and output_scale.is_contiguous():
-        jitnorm.silu_and_mul_quantize(
-            input, spec=spec, activation=activation, batched=True, mask=masked_m, rounding=rounding, out=output,
-            out_scale=output_scale,
-        )  # fmt: skip
+        silu_and_mul_quantize_into(input, masked_m, spec, rounding, activation, output, output_scale)
         return
     encode = partial(
         jitnorm.silu_and_mul_quantize, input, activation=activation, batched=True, mask=masked_m, rounding=rounding
@@ -239,9 +236,7 @@ def silu_and_mul_masked_post_per_tensor_quant_fwd(
     input: torch.Tensor, output: torch.Tensor, masked_m: torch.Tensor, scale: torch.Tensor
 ) -> torch.Tensor:
     """SwiGLU of the rows counted by a mask, rounded at each step, then FP8 with one scale, or one per expert."""
-    jitnorm.silu_and_mul_quantize(
-        input, spec=_E4M3, scale=scale, batched=True, mask=masked_m, rounding="hf", out=output
-    )
+    silu_and_mul_quantize_into(input, masked_m, _E4M3, "hf", "silu", output, None, scale)
     return output
 
 

@@ -15,6 +15,7 @@ from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
 from jitnorm.interop.taken import Columns
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.batched import is_per_matrix, kind_of_batch
 from jitnorm.ops.forms import Form, Kind, Known, Shape, converting
 from jitnorm.ops.gated import calls_of_nvfp4
 from jitnorm.ops.general import scale_name, with_kinds, written_names
@@ -124,6 +125,23 @@ def _gated(
     return dispatcher, _form(whole, gives_scale, "scale scale_ub global_scale")
 
 
+def silu_and_mul_quantize_into(
+    input: Any, mask: Any, spec: QuantSpec, rounding: str, activation: str, out: Any, out_scale: Any = None,
+    scale: Any = None,
+) -> None:  # fmt: skip
+    """`jitnorm.silu_and_mul_quantize` of a batch of matrices, of which a mask may count the rows."""
+    _MASKED.call(input, out, out_scale, scale, mask, None, spec, rounding, activation)
+
+
+def _masked(
+    gives_scale: bool, scale: Kind, masked: bool, spec: QuantSpec, rounding: str, activation: str
+) -> tuple[Dispatcher, Form]:
+    whole = with_kinds(spec, False, scale)
+    batch = kind_of_batch(whole, True, masked, is_per_matrix(scale))
+    dispatcher = rounded_dispatcher(SILU_AND_MUL_QUANTIZE, None, rounding, whole, -1, activation, False, False, batch)
+    return dispatcher, Form(f"input {written_names(whole, gives_scale)} scale mask", "None")
+
+
 def _form(spec: QuantSpec, gives_scale: bool, others: str, is_column: bool = False) -> Form:
     written = written_names(spec, gives_scale)
     views = {"row_scale": _as_column} if is_column else {}
@@ -229,10 +247,11 @@ _COLUMNS = Known(_columns, "input out out_scale")
 _NORMS = Known(_norm, "input out out_scale? weight? scale_ub? residual? residual_out eps")
 _LAYERNORMS = Known(_layernorm, "input gemma? beta? out scale* eps")
 _GATED = Known(_gated, "input out out_scale? scale* scale_ub? global_scale*")
+_MASKED = Known(_masked, "input out out_scale? scale?@8 mask?")
 _FP4 = Known(converting(_fp4, _GLOBAL), "input global_scale")
 _GATED_NVFP4 = Known(converting(calls_of_nvfp4, _GLOBAL), "input global_scale?")
 _FP4_NORMS = Known(converting(calls_of_fp4, _GLOBAL), FP4_ARGUMENTS)
 _EXPERTS = Known(_experts, "input out out_scale? global_scale?@8 offsets@1 scale_offsets?")
 replace_in_graphs((quantize_pair, quantize_columns, norm_quantize_pair, layernorm_quantize_given))
 replace_in_graphs((silu_and_mul_quantize_pair, experts_quantize_pair, fp4_quantize_pair, nvfp4_quantize_pair))
-replace_in_graphs((silu_and_mul_nvfp4_quantize_pair, rmsnorm_fp4quant_pair))
+replace_in_graphs((silu_and_mul_quantize_into, silu_and_mul_nvfp4_quantize_pair, rmsnorm_fp4quant_pair))
