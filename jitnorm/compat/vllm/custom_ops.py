@@ -206,15 +206,16 @@ def scaled_fp4_quant(
         ValueError: an argument that is not allowed.
     """
     columns = input.shape[-1]
-    rows = input.numel() // columns
-    is_8x4 = "trtllm" in backend and rows <= 32
-    if padded_n not in (None, columns) and (padded_n < columns or padded_n % 16 or is_8x4):
-        raise ValueError(f"padded_n: is {padded_n!r}; allowed are multiples of 16 from {columns} on, not in 8x4")
-    if padded_n in (None, columns):
-        matrix = input if input.ndim == 2 else input.reshape(rows, columns)
+    is_8x4 = "trtllm" in backend and input.numel() <= 32 * columns
+    if padded_n is None or padded_n == columns:
+        matrix = input if input.ndim == 2 else input.reshape(-1, columns)
         is_swizzled = is_sf_swizzled_layout or is_8x4
         return fp4_quantize_pair(matrix, input_global_scale, 16, False, is_swizzled, is_8x4, is_e4m3=True)
-    codes, scales = create_fp4_output_tensors(rows, columns, input.device, is_sf_swizzled_layout, padded_n)
+    if padded_n < columns or padded_n % 16 or is_8x4:
+        raise ValueError(f"padded_n: is {padded_n!r}; allowed are multiples of 16 from {columns} on, not in 8x4")
+    codes, scales = create_fp4_output_tensors(
+        input.numel() // columns, columns, input.device, is_sf_swizzled_layout, padded_n
+    )
     fill_fp4.out(input, input_global_scale, is_sf_swizzled_layout, output=codes, output_scale=scales)
     return codes, scales.view(torch.float8_e4m3fn)
 
