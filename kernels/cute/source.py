@@ -50,6 +50,7 @@ SHARED_MODULES = (
     "rows_ahead.py",
     "schedule.py",
     "short_rows.py",
+    "spelling.py",
     "split_chunks.py",
     "target.py",
 )
