@@ -278,6 +278,8 @@ def per_token_group_fp8_quant_packed(
     if rows < of_output <= round_up(rows, 4) and output_q.ndim == 2 and input.ndim == 2:
         output_q[rows:].view(torch.uint8).zero_()
         output_q = output_q[:rows]
+    if output_s_packed.dtype is not torch.int32:
+        raise ValueError(f"output_s_packed: dtype is {output_s_packed.dtype}; allowed is torch.int32, four scales each")
     spec = spec_of_groups(output_q.dtype, "output_q", group_size, eps, True, "packed")
     quantize_packed_into(input, spec, output_q, output_s_packed)
 
