@@ -74,7 +74,7 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
     if is_small:
         own, common = _sharing_warps(config), _sharing(config, target)
     elif has_separate_parts(config):
-        own, common = _divided(config), _variants(config)
+        own, common = chain(_divided(config), _splitting_parts(config)), _variants(config)
     elif row_class in ("fewest", "few"):
         shared = _sharing_few(config) if row_class == "fewest" and groups_of(config) > _UNSHARED_GROUPS else ()
         own = chain(shared, _widest(config), _splitting_chunks(config, row_class), _shortening(config, by_rule))
@@ -254,6 +254,14 @@ def _splitting_chunks(config: KernelConfig, row_class: str) -> Iterator[RowSched
         if config.pdl:
             yield replace(fast if config.residual else hurried, signals_late=True)
             yield replace(fast, signals_late=True)
+
+
+def _splitting_parts(config: KernelConfig) -> Iterator[RowSchedule]:
+    """The same for rows with separate parts."""
+    small = (each for each in _splits(groups_of(config)) if each.chunks_per_lane <= _MOST_UNPACKED_CHUNKS)
+    for each in chain(_divided(config), small) if may_split(config) else ():
+        if each.lanes_per_row == WARP_LANES and each.warps_per_row > 1:
+            yield replace(each, splits_chunks=True)
 
 
 def _in_waves(config: KernelConfig) -> Iterator[RowSchedule]:

@@ -11,35 +11,44 @@ from __future__ import annotations
 from .config import KernelConfig
 from .dtypes import DTYPES
 from .numerics import CHUNK_SIZE
+from .quant_spec import QuantSpec
 from .row_schedule import WARP_LANES, RowSchedule
 
 # The bytes of half a chunk of 16-bit values, which are one access.
 _ACCESS_BYTES = CHUNK_SIZE
-# What a row may be loaded from: tensors as wide as the row, each of them by chunks.
-_COMBINES = ("input", "add", "sandwich", "scaled", "beside", "branch")
+# What rows of norms, and others, may be loaded from: tensors as wide as the row, each of them by chunks.
+_COMBINES = {True: ("input", "add", "sandwich", "scaled", "beside", "branch"), False: ("input", "gated", "activated")}
 
 
 def may_split(config: KernelConfig) -> bool:
-    """Whether lanes may have halves of chunks: norms of 16-bit values to such values, or to FP8 or INT8 by one scale.
+    """Whether lanes may have halves of chunks: rows of 16-bit values, to such values or to codes of a byte.
 
     Example:
         >>> may_split(KernelConfig("rmsnorm", 1168)), may_split(KernelConfig("rmsnorm", 1160))
         (True, False)
     """
+    if not config.is_row_wise or config.combine not in _COMBINES[config.normalizes]:
+        return False
     special = (
         config.second_size, config.weight_rows > 1, config.rope, config.amax_parts, config.backward, config.prenorm,
+        config.counts_rows, config.gate_columns not in (0, config.hidden_size),
     )  # fmt: skip
-    has_one_scale = config.quant is None or not (config.quant.has_blocks or config.quant.has_given_scales)
     is_whole = config.hidden_size % CHUNK_SIZE == 0 and config.encoded_size == config.hidden_size
     is_wide = DTYPES[config.input].bytes == 2 and config.vector_bytes >= _ACCESS_BYTES
-    is_norm = config.normalizes and config.combine in _COMBINES
-    return is_norm and has_one_scale and is_whole and is_wide and not any(special)
+    return is_whole and is_wide and _has_bytes(config.quant) and not any(special)
+
+
+def _has_bytes(quant: QuantSpec | None) -> bool:
+    """Whether values are stored, or codes of a byte, by scales of blocks in which halves of chunks have lanes."""
+    if quant is None:
+        return True
+    return quant.element != "e2m1" and not (quant.has_given_scales or quant.crosses_warps)
 
 
 def why_not_split(config: KernelConfig, schedule: RowSchedule) -> str:
     """Why the lanes of a schedule cannot have halves of chunks, as the end of a sentence; empty if they can."""
     if not may_split(config):
-        return "only norms of whole chunks of 16-bit values, to these or to codes with one scale, split chunks"
-    if schedule.warps_per_row == 1 or schedule.lanes_per_row < WARP_LANES or schedule.loads_ahead:
+        return "only rows of whole chunks of 16-bit values, to these or to codes of a byte, split chunks"
+    if schedule.warps_per_row == 1 or schedule.lanes_per_row != WARP_LANES or schedule.loads_ahead:
         return "only rows of several warps that are not loaded ahead split chunks"
     return ""

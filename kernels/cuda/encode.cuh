@@ -76,11 +76,16 @@ struct Encoder<Encoding::kOneScale> {
   JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
 };
 
-// The codes of a chunk of a block with that scale.
+// The codes of a word of a block with that scale.
+JITNORM_INLINE UInt32 word_by(const BlockScale& scale, const float* y) {
+  return (encode_word<kElement>(y, scale.encode) & scale.keep) | scale.fill;
+}
+
+// Those of a chunk.
 JITNORM_INLINE void encode_by(const BlockScale& scale, const float (&y)[kChunkSize], CodeChunk& codes) {
   JITNORM_UNROLL
   for (int i = 0; i < kCodeWords; ++i) {
-    codes.words[i] = (encode_word<kElement>(y + kCodesPerWord * i, scale.encode) & scale.keep) | scale.fill;
+    codes.words[i] = word_by(scale, y + kCodesPerWord * i);
   }
 }
 
@@ -120,7 +125,11 @@ struct Encoder<Encoding::kBlocks> {
   UInt8* codes;
   GlobalScale global;
 
+#ifdef JITNORM_SPLITS_CHUNKS
+  static constexpr int kLanesPerBlock = kBlockSize / kHalf;
+#else
   static constexpr int kLanesPerBlock = kBlockSize / kChunkSize;
+#endif
   static_assert(kBlockSize % kChunkSize == 0 && kHiddenSize % kBlockSize == 0, "a block is whole chunks");
   static_assert(kLanesPerBlock <= kLanesPerRow, "a block's lanes are of one row");
 
@@ -137,6 +146,30 @@ struct Encoder<Encoding::kBlocks> {
     return {&a, row, a.codes + row_offset(row, a.extents, a.codes_strides), global};
   }
 
+#ifdef JITNORM_SPLITS_CHUNKS
+  // The halves belong to two blocks, each of which is either in the row or past it. Lanes exchange all before any
+  // stores.
+  JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float) const {
+    BlockScale scales[2];
+    JITNORM_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float amax = magnitude_of(y[half * kHalf]);
+      JITNORM_UNROLL
+      for (int i = 1; i < kHalf; ++i) amax = max_magnitude(amax, y[half * kHalf + i]);
+      scales[half] = choose_scale<kScaleChoice>(y, butterfly_max<kLanesPerBlock>(amax), global);
+    }
+    CodeChunk chunk;
+    JITNORM_UNROLL
+    for (int i = 0; i < kCodeWords; ++i) chunk.words[i] = word_by(scales[2 * i / kCodeWords], y + kCodesPerWord * i);
+    store_codes(codes, index, chunk);
+    JITNORM_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      if (index % kLanesPerBlock == 0 && has_half(index, half)) {
+        store_scale(*arguments, row, place_in_row(index, half * kHalf) / kBlockSize, scales[half].stored);
+      }
+    }
+  }
+#else
   JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float amax) const {
     CodeChunk chunk;
 #ifdef JITNORM_BLOCKS_CROSS_WARPS
@@ -150,6 +183,7 @@ struct Encoder<Encoding::kBlocks> {
     store_codes(codes, index, chunk);
     if (index % kLanesPerBlock == 0) store_scale(*arguments, row, index / kLanesPerBlock, stored);
   }
+#endif
 
   JITNORM_INLINE void end_row(int thread) const {
     store_zero_scales(*arguments, row, kScaleColumns, thread, kThreadsPerRow);
