@@ -27,6 +27,8 @@ _FOLDED_SEGMENTS = {_SEGMENTS_OF_SHORT_ROWS: 1, _SEGMENTS_OF_LONG_ROWS: 2}
 _MOST_PACKED_CHUNKS = 64
 # Columns that a block of ``sum_rows`` adds up, and its threads.
 SUMMED_COLUMNS, SUMMING_THREADS = 32, 256
+# The most of a block's shared memory that sums for the first of two segments may take.
+_MOST_SHARE_OF_SUMS = 9 / 20
 _MAX_WARPS = 16
 _CLUSTERS = (1, 2, 4, 8)
 # Bytes of rows and gradients in flight to a block. More are slower: with 96 KiB for each of the two blocks of a
@@ -58,52 +60,62 @@ def segments(config: KernelConfig) -> Extent:
     return ROWS.ceil_div(rows_of_pack(config.hidden_size)).at_most(most_segments(config.hidden_size))
 
 
-def folded_segments(hidden_size: int, input: str, target: Target) -> int:
-    """How many segments of such rows a cluster has, one per block: it folds their sums before it stores them.
+def folded_segments(hidden_size: int, input: str, parameters: int, target: Target) -> int:
+    """How many segments of such rows a cluster has: it folds their sums before it stores them.
 
     Two for long rows, where a multiprocessor has one block, because GPUs consist of pairs of multiprocessors. Where a
     multiprocessor has two blocks, clusters of four did not all run at once: 16384 x 4096 fell from 0.92 of a copy to
-    0.64.
+    0.64. Each block has one of the segments. Where two blocks share rows, they have one segment after the other: only
+    half as many clusters run at once as there are segments.
 
     Args:
         hidden_size: the hidden size of the rows.
         input: their dtype.
+        parameters: how many have gradients.
         target: the target; without clusters, nothing is folded.
     """
     groups = ceil_div(hidden_size, CHUNK_SIZE * GROUP_CHUNKS)
-    has_own_block = groups <= _MAX_WARPS * _most_chunks(input)
-    has_room = _bytes_of_sums(hidden_size, parameters=2) <= target.shared_bytes
-    if not (target.has_clusters and has_own_block and has_room):
-        return 1
-    return _FOLDED_SEGMENTS[most_segments(hidden_size)]
+    blocks_of_row = ceil_div(groups, _MAX_WARPS * _most_chunks(input))
+    if blocks_of_row == 1:
+        has_room = _bytes_of_sums(hidden_size, parameters=2) <= target.shared_bytes
+    else:
+        most = _MOST_SHARE_OF_SUMS * target.shared_bytes
+        has_room = blocks_of_row == 2 and _bytes_of_sums(hidden_size, parameters, blocks=2) <= most
+    return _FOLDED_SEGMENTS[most_segments(hidden_size)] if target.has_clusters and has_room else 1
 
 
 def segments_of_cluster(config: KernelConfig, target: Target) -> int:
-    """How many segments the blocks of a cluster have, one each; 1 if there are no parameters."""
-    sums = config.backward and config.has_weight
-    return folded_segments(config.hidden_size, config.input, target) if sums else 1
+    """How many segments a cluster has, one per block or one after the other; 1 if there are no parameters."""
+    if not (config.backward and config.has_weight):
+        return 1
+    return folded_segments(config.hidden_size, config.input, _parameters(config), target)
+
+
+def _parameters(config: KernelConfig) -> int:
+    """How many parameters have gradients."""
+    return 2 if config.has_bias else 1
 
 
 def summed_rows(config: KernelConfig, target: Target) -> int:
     """The most rows of partial sums that ``sum_rows`` reads on a GPU; 0 for other matrices, which have any number."""
     if target.is_cpu or not config.sums_of:
         return 0
-    return most_segments(config.hidden_size) // folded_segments(config.hidden_size, config.sums_of, target)
+    folded = folded_segments(config.hidden_size, config.sums_of, 2 if config.bias else 1, target)
+    return most_segments(config.hidden_size) // folded
 
 
 def clusters(config: KernelConfig, target: Target) -> tuple[Extent, int]:
     """How many clusters compute gradients, and the blocks of each, which share a row or fold their sums."""
     folded = segments_of_cluster(config, target)
     most = most_segments(config.hidden_size) // folded
-    return segments(config).at_most(most), folded * backward_schedule(config, target).blocks_per_row
+    return segments(config).at_most(most), max(folded, backward_schedule(config, target).blocks_per_row)
 
 
 def backward_arguments(config: KernelConfig) -> tuple[Argument, ...]:
     """The arguments of a kernel that computes the gradients of a norm, in calling order."""
-    parameters = 2 if config.has_bias else 1
     row_bytes = config.hidden_size * DTYPES["float32"].bytes
     chunk_bytes = CHUNK_SIZE * DTYPES["float32"].bytes
-    partial_sums = shape(segments(config), parameters * config.hidden_size)
+    partial_sums = shape(segments(config), _parameters(config) * config.hidden_size)
     is_given = config.op == "layernorm"  # the statistic; RMSNorm's is one more sum, computed with the others
     statistics: tuple[Argument, ...] = (row_statistic("mean"), row_statistic("rstd"))
     return (
@@ -179,7 +191,7 @@ def _takes_too_many_registers(config: KernelConfig, schedule: RowSchedule) -> bo
     Each quarter of a multiprocessor has a quarter of the registers, for whole warps: 13 warps get as many as 16. Layer
     normalization of 323 x 25984, whose blocks have 13, went from 0.23 of a copy to 0.27.
     """
-    sums = (2 if config.has_bias else 1) * DTYPES["float32"].bytes
+    sums = _parameters(config) * DTYPES["float32"].bytes
     tensors = 3 if config.residual else 2
     element_bytes = tensors * DTYPES[config.input].bytes + DTYPES[config.weight].bytes + sums
     held = schedule.chunks_per_lane * CHUNK_SIZE * element_bytes // 4
@@ -222,7 +234,7 @@ def _stages(config: KernelConfig, target: Target, schedule: RowSchedule) -> int:
         wanted += 1  # the one that threads work on
     # Blocks that share rows wait for each other meanwhile: RMSNorm of 323 x 25984 went from 0.40 of a copy to 0.42.
     least = 2 if schedule.blocks_per_row > 1 else 1
-    room = target.shared_bytes - _weight_bytes(config, schedule)
+    room = target.shared_bytes - _weight_bytes(config, schedule) - _kept_sum_bytes(config, target, schedule)
     return min(max(least, wanted), _MOST_STAGES, room // _stage_bytes(config, schedule))
 
 
@@ -251,6 +263,7 @@ def staged_bytes(config: KernelConfig, target: Target) -> int:
     blocks = _BLOCKS_OF_MULTIPROCESSOR[most_segments(config.hidden_size)]
     schedule = backward_schedule(config, target)
     taken = count * _stage_bytes(config, schedule) + _weight_bytes(config, schedule)
+    taken += _kept_sum_bytes(config, target, schedule)
     return max(taken, of_sums, target.all_shared_bytes // (blocks + 1))
 
 
@@ -259,14 +272,20 @@ def shared_sum_bytes(config: KernelConfig, target: Target) -> int:
     if target.is_cpu or not (config.backward and config.has_weight):
         return 0
     schedule = backward_schedule(config, target)
-    if not schedule.holds_row or schedule.blocks_per_row > 1:
+    if not schedule.holds_row:
         return 0
-    taken = _bytes_of_sums(config.hidden_size, parameters=2 if config.has_bias else 1)
+    taken = _bytes_of_sums(config.hidden_size, _parameters(config), schedule.blocks_per_row)
     return taken if taken <= target.shared_bytes else 0
 
 
-def _bytes_of_sums(hidden_size: int, parameters: int) -> int:
-    """Bytes of the sums of a segment, for each row of a pack; of whole chunks of whole lanes."""
+def _kept_sum_bytes(config: KernelConfig, target: Target, schedule: RowSchedule) -> int:
+    """Shared memory for the sums of the first of two segments, while a block goes through the second."""
+    has_two = schedule.blocks_per_row > 1 and segments_of_cluster(config, target) > 1
+    return _bytes_of_sums(config.hidden_size, _parameters(config), schedule.blocks_per_row) if has_two else 0
+
+
+def _bytes_of_sums(hidden_size: int, parameters: int, blocks: int = 1) -> int:
+    """Bytes of a block's sums for a segment, for each row of a pack; of whole chunks of whole lanes."""
     chunks, packed = ceil_div(hidden_size, CHUNK_SIZE), rows_of_pack(hidden_size)
-    lanes = _PACKED_LANES if packed > 1 else round_up(chunks, 2 * GROUP_CHUNKS)
+    lanes = _PACKED_LANES if packed > 1 else round_up(chunks, 2 * blocks * GROUP_CHUNKS) // blocks
     return parameters * lanes * CHUNK_SIZE * DTYPES["float32"].bytes

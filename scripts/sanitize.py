@@ -231,6 +231,7 @@ def launch_gradients_of_many_rows() -> None:
         (8192, 400),
         (12288, 300),
         (16384, 300),
+        (20000, 300),
     ):
         launch(OPS["rmsnorm_backward"], hidden_size, rows=rows, residual=True)
         launch(OPS["layernorm_backward"], hidden_size, rows=rows)

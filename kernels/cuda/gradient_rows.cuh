@@ -40,7 +40,8 @@ struct GradientThread {
   int first_chunk, lane, warp;  // its chunks are a row's threads apart
   int place;                    // of its row in a pack
   Int64 segment;
-  bool has_sums;  // in memory, if they are too many for registers
+  Int64 packs;    // of the first of two segments
+  bool has_sums;  // in memory: for the first of two segments, or for all rows so far if registers cannot hold them
   WeightChunk weight[kHeldGradients];
   ParameterSums sums[kHeldSums];
 
@@ -84,6 +85,9 @@ JITNORM_INLINE uint4* staged_weight(int j, int lane) {
   const int thread = j * kThreads + threadIdx.x - lane;
   return staged_chunks(kPlaces, 0, 0, threadIdx.x) + thread * kAccessesOf<WeightChunk>;
 }
+
+// What follows both.
+JITNORM_INLINE uint4* end_of_staged() { return staged_weight(kStaysShared ? kChunksPerLane : 0, threadIdx.x); }
 
 // The position of an access among those to the chunks of such lanes. They are permuted so that lanes use different
 // banks both when they copy adjacent accesses and when they read their own chunks.

@@ -27,13 +27,19 @@ struct GradientRows {
   Int64 numbers[kRowsAtOnce];
 };
 
+// The first row of the i-th pack that a block works on.
+JITNORM_INLINE Int64 row_of_step(const GradientThread& thread, Int64 i) {
+  const bool is_in_second = kHasTwoSegments && i >= thread.packs;
+  return row_of_pack(thread.segment + (is_in_second ? kSegmentDistance : 0), is_in_second ? i - thread.packs : i);
+}
+
 // The statistics of rows, if they are not loaded with these: long before they are needed; arbitrary for missing rows.
 JITNORM_INLINE void load_statistics(const Arguments& a, const GradientThread& thread, Int64 pack,
                                     RowStatistic (&given)[kRowsAtOnce]) {
   if constexpr (kStagesStatistic) return;
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
-    const Int64 row = row_of_pack(thread.segment, pack + r) + thread.place;
+    const Int64 row = row_of_step(thread, pack + r) + thread.place;
     given[r] = given_statistic(a, row < a.rows ? row : 0);
   }
 }
@@ -92,14 +98,14 @@ JITNORM_INLINE void finish_gradient_row(const Arguments& a, Int64 row, const Gra
     if constexpr (!kHoldsRow) store_parameter_sums(a, thread, j, sums);
   };
   visit_gradient_chunks(a, at, thread, of, finish);
-  thread.has_sums = true;
+  if constexpr (!kHoldsRow) thread.has_sums = true;
 }
 
 // Begins to copy the rows of packs to a stage.
 JITNORM_INLINE void stage_rows(const Arguments& a, Int64 pack, int stage, const GradientThread& thread) {
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
-    stage_row(a, row_of_pack(thread.segment, pack + r) + thread.place, stage * kRowsAtOnce + r, thread);
+    stage_row(a, row_of_step(thread, pack + r) + thread.place, stage * kRowsAtOnce + r, thread);
   }
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -140,6 +146,7 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
   thread.warp = thread.first_chunk / kLanesPerRow;
   thread.place = kRowsPerBlock == 1 ? 0 : (int)threadIdx.x / kThreadsPerRow;
   thread.segment = segment_of_block();
+  thread.packs = (a.rows - thread.segment + kMostSegments - 1) / kMostSegments;
   launch_dependents();
   wait_for_inputs();
   if constexpr (kStaysShared) stage_weight(a, thread);  // it comes with the first row
@@ -152,11 +159,12 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
   RowStatistic next[kRowsAtOnce];
   load_statistics(a, thread, 0, next);
 #pragma unroll 1
-  for (Int64 pack = 0; row_of_pack(thread.segment, pack) < a.rows; pack += kRowsAtOnce) {
+  for (Int64 pack = 0; row_of_step(thread, pack) < a.rows; pack += kRowsAtOnce) {
+    if (kHasTwoSegments && pack == thread.packs) keep_sums(thread);
     GradientRows at;
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) {
-      at.numbers[r] = row_of_pack(thread.segment, pack + r) + thread.place;
+      at.numbers[r] = row_of_step(thread, pack + r) + thread.place;
       at.rows[r].given = next[r];
     }
     take_rows(a, stage, thread, at);

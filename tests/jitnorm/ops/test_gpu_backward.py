@@ -67,7 +67,7 @@ def test_gradients_of_long_rows(size: int, dtype: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["layernorm", "rmsnorm"])
 @pytest.mark.parametrize("rows", [1, 257, 1300, 9000])
-@pytest.mark.parametrize("size", [128, 1024, 2048, 4096, 5120, 8192, 12288])
+@pytest.mark.parametrize("size", [128, 1024, 2048, 4096, 5120, 8192, 12288, 20000, 24576])
 def test_many_rows_are_summed_along_one_tree(size: int, rows: int, name: str) -> None:
     assert_same_on_both(name, given("random", min(rows, (1 << 22) // size), size, "bfloat16", name), f"{rows} rows")
 
