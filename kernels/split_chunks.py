@@ -16,12 +16,13 @@ from .row_schedule import WARP_LANES, RowSchedule
 
 # The bytes of half a chunk of 16-bit values, which are one access.
 _ACCESS_BYTES = CHUNK_SIZE
-# What rows of norms, and others, may be loaded from: tensors as wide as the row, each of them by chunks.
-_COMBINES = {True: ("input", "add", "sandwich", "scaled", "beside", "branch"), False: ("input", "gated", "activated")}
+# What rows of norms, and others, may be loaded from: tensors as wide as the row, each of them by chunks. Quantization
+# alone and gated rows gain nothing.
+_COMBINES = {True: ("input", "add", "sandwich", "scaled", "beside", "branch"), False: ("activated",)}
 
 
 def may_split(config: KernelConfig) -> bool:
-    """Whether lanes may have halves of chunks: rows of 16-bit values, to such values or to codes of a byte.
+    """Whether lanes may have halves of chunks: in norms and activations of 16-bit values to these or to bytes.
 
     Example:
         >>> may_split(KernelConfig("rmsnorm", 1168)), may_split(KernelConfig("rmsnorm", 1160))
@@ -31,7 +32,7 @@ def may_split(config: KernelConfig) -> bool:
         return False
     special = (
         config.second_size, config.weight_rows > 1, config.rope, config.amax_parts, config.backward, config.prenorm,
-        config.counts_rows, config.gate_columns not in (0, config.hidden_size),
+        config.counts_rows,
     )  # fmt: skip
     is_whole = config.hidden_size % CHUNK_SIZE == 0 and config.encoded_size == config.hidden_size
     is_wide = DTYPES[config.input].bytes == 2 and config.vector_bytes >= _ACCESS_BYTES
@@ -48,7 +49,7 @@ def _has_bytes(quant: QuantSpec | None) -> bool:
 def why_not_split(config: KernelConfig, schedule: RowSchedule) -> str:
     """Why the lanes of a schedule cannot have halves of chunks, as the end of a sentence; empty if they can."""
     if not may_split(config):
-        return "only rows of whole chunks of 16-bit values, to these or to codes of a byte, split chunks"
+        return "only norms and activations of whole chunks of 16-bit values, to these or to bytes, split chunks"
     if schedule.warps_per_row == 1 or schedule.lanes_per_row != WARP_LANES or schedule.loads_ahead:
         return "only rows of several warps that are not loaded ahead split chunks"
     return ""

@@ -18,21 +18,25 @@ SPLIT = (
     "rmsnorm:hidden_size=4096",
     "rmsnorm:hidden_size=1168,residual=true,weights=2",
     "rmsnorm:hidden_size=4096,residual=true,sandwich=true,quant=e4m3/row/f32",
+    "rmsnorm:hidden_size=4096,residual=true,quant=e4m3/32/ue8m0/128x4",
     "layernorm:hidden_size=4096,weight=float32,residual=true,branch_gate=true",
+    "quantize:hidden_size=4096,activation=gelu",
 )
 WHOLE = (
     "rmsnorm:hidden_size=4104",  # a partial chunk
     "rmsnorm:hidden_size=4096,input=float32",
     "rmsnorm:hidden_size=4096,vector_bytes=8",
-    "rmsnorm:hidden_size=4096,quant=e4m3/128/f32",
+    "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3",
+    "rmsnorm:hidden_size=4608,quant=e4m3/96/f32",
     "rmsnorm:hidden_size=4096,quant=e4m3/column/f32/linear/given",
+    "quantize:hidden_size=4096,gate_columns=4096",
     "rmsnorm:hidden_size=4096,backward=true",
     "quantize:hidden_size=4096,quant=e4m3/row/f32",
 )
 
 
 @pytest.mark.parametrize("text", SPLIT)
-def test_norms_of_16_bit_values_split_chunks_and_store_without_exchanges(text: str) -> None:
+def test_rows_of_16_bit_values_split_chunks_and_store_without_exchanges(text: str) -> None:
     config, schedule = KernelConfig.parse(text), RowSchedule.parse("8x1h")
     schedule = schedule if config.hidden_size == 4096 else RowSchedule.parse("3x1h")
     assert may_split(config)
@@ -47,7 +51,9 @@ def test_other_rows_have_whole_chunks(text: str) -> None:
     assert not may_split(config)
     assert not any(each.splits_chunks for of in ROW_CLASSES for each in candidates(config, HOPPER, of))
     if not config.backward:
-        assert "split chunks" in why_unfit(config, HOPPER, RowSchedule.parse("9x1h" if "4104" in text else "8x1h"))
+        assert "split chunks" in why_unfit(
+            config, HOPPER, RowSchedule.parse("9x1h" if "4104" in text or "4608" in text else "8x1h")
+        )
 
 
 @pytest.mark.parametrize("text", ["8x1wao4", "4x2uap6o1"])

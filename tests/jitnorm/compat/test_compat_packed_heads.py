@@ -109,7 +109,7 @@ def test_packed_scales_fill_columns_as_far_as_there_is_memory(rows: int, is_whol
 def test_packed_scales_of_another_dtype_are_refused(dtype: torch.dtype) -> None:
     x = torch.zeros(6, 512, dtype=torch.bfloat16)
     scales = torch.empty_strided((6, 4), (1, 8), dtype=dtype)
-    with pytest.raises(ValueError, match="output_s_packed: dtype is .*; allowed is torch.int32"):
+    with pytest.raises(ValueError, match=r"output_s_packed: dtype is .*; allowed is torch\.int32"):
         vllm._C.per_token_group_fp8_quant_packed(x, x.to(torch.float8_e4m3fn), scales, 32, 1e-10, -448.0, 448.0)
 
 
