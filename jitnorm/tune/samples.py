@@ -85,10 +85,18 @@ def forms_in(samples: Iterable[Sample], kept: Iterable[str] = ()) -> list[str]:
 def schedules_of(config: KernelConfig, forms: Sequence[str], target: Target) -> list[str | None]:
     """The schedule of each form for a configuration, as text, empty for the rules'; None where none fits.
 
+    None, too, where a form would split chunks and the schedule cannot: it is that of another form.
+
     Example:
         >>> schedules_of(KernelConfig("rmsnorm", 4608), ["1", "2w", "1/8b2", BY_RULE], Target("sm_90a"))
         ['9x1', '', None, '']
     """
     by_rule = row_schedule(config, target)
-    schedules = (by_rule if form == BY_RULE else _parsed(form).schedule(config, target) for form in forms)
-    return [None if each is None else "" if each == by_rule else str(each) for each in schedules]
+
+    def of(form: str) -> str | None:
+        found = by_rule if form == BY_RULE else _parsed(form).schedule(config, target)
+        if found is None or (form != BY_RULE and _parsed(form).options.splits_chunks > found.splits_chunks):
+            return None
+        return "" if found == by_rule else str(found)
+
+    return list(map(of, forms))
