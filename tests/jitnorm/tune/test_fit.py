@@ -114,3 +114,11 @@ def test_streams_and_inputs_make_another_device_but_to_many_rows(row_class: str,
 def test_the_schedule_of_a_form_that_is_the_rules_own_has_no_text_and_of_one_that_does_not_fit_there_is_none() -> None:
     config = KernelConfig("rmsnorm", 4608)
     assert schedules_of(config, [BY_RULE, "1", "2w", "1/8b2"], HOPPER) == ["", "9x1", "", None]
+
+
+def test_forms_that_would_split_chunks_in_vain_have_no_schedule() -> None:
+    plain = KernelConfig("rmsnorm", 4608)
+    forms = ["1h", "1wq", "1wqh"]
+    assert schedules_of(plain, forms, HOPPER) == ["9x1h", "9x1wq", "9x1wqh"]
+    blocks = KernelConfig.parse("rmsnorm:hidden_size=4608,quant=e2m1/16/e4m3")
+    assert schedules_of(blocks, forms, HOPPER) == [None, "9x1wq", None]
