@@ -59,7 +59,7 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
 
     Example:
         >>> [str(each) for each in candidates(KernelConfig("rmsnorm", 1536), Target("sm_90a"))][:4]
-        ['3x1wu', '2x2wu', '3x1', '2x2']
+        ['3x1wuh', '3x1wuqh', '3x1wuqlh', '2x2wuh']
     """
     config = replace(config, schedule="")
     is_small = groups_of(config) == 1
@@ -244,7 +244,7 @@ def _splitting_chunks(config: KernelConfig, row_class: str) -> Iterator[RowSched
         late = replace(split, splits_chunks=True, keeps_unpacked=held_bytes(config) == 2)
         early = with_room_for_weight(config, replace(late, prefetches_weight=True))
         fast = replace(early, takes_fast_path=True)
-        if config.op == "layernorm":
+        if config.op == "layernorm" and row_class not in ("fewest", "few"):
             yield from (replace(each, rows_at_once=2) for each in (late, fast))
         if row_class == "many":
             yield from (late, early)

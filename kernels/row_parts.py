@@ -70,9 +70,10 @@ def side_by_side(config: KernelConfig, chunks: int, threads: int) -> RowSchedule
     """Rows side by side, so that no lane is idle, in blocks of at least so many threads; None if those are too large.
 
     Example:
-        >>> quantize = KernelConfig("quantize", 1152, weight="none")
-        >>> str(side_by_side(quantize, 1, 128)), side_by_side(replace(quantize, hidden_size=1168), 1, 128)
-        ('1x1p4n72', None)
+        >>> [side_by_side(KernelConfig("quantize", size, gate_columns=size), 1, 128) for size in (1168, 5760)]
+        [None, None]
+        >>> str(side_by_side(KernelConfig("quantize", 1152, gate_columns=1152), 1, 128))
+        '1x1p4n72'
     """
     lanes = ceil_div(config.encoded_size, chunks * CHUNK_SIZE)
     filling = WARP_LANES // math.gcd(lanes, WARP_LANES)  # rows that fill warps

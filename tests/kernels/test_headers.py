@@ -70,6 +70,7 @@ SCHEDULED = [
         "rmsnorm:hidden_size=4096,schedule=4x2ao2",
         "rmsnorm:hidden_size=4096,schedule=8x1h",
         "rmsnorm:hidden_size=4096,quant=e4m3/row/f32,schedule=8x1h",
+        "rmsnorm:hidden_size=4096,quant=e4m3/128/f32,schedule=8x1h",
         "layernorm:hidden_size=4096,schedule=4x2ap2o1",
     )
 ]
