@@ -27,7 +27,8 @@ _FOLDED_SEGMENTS = {_SEGMENTS_OF_SHORT_ROWS: 1, _SEGMENTS_OF_LONG_ROWS: 2}
 _MOST_PACKED_CHUNKS = 64
 # Columns that a block of ``sum_rows`` adds up, and its threads.
 SUMMED_COLUMNS, SUMMING_THREADS = 32, 256
-# The most of a block's shared memory that sums for the first of two segments may take.
+# The most of a block's shared memory that sums for the first of two segments may take. With 3 / 8, blocks of layer
+# normalization of 20864 to 22272 columns would have one segment each, and take 1.4 times as long.
 _MOST_SHARE_OF_SUMS = 9 / 20
 _MAX_WARPS = 16
 _CLUSTERS = (1, 2, 4, 8)

@@ -214,8 +214,8 @@ def _sharing_few(config: KernelConfig) -> Iterator[RowSchedule]:
 def _widest(config: KernelConfig) -> Iterator[RowSchedule]:
     """Blocks of more than 16 warps, which request all of a long row at once.
 
-    On an H200, add + RMSNorm of 1 x 9216 takes 2.26 us with 18x1q, 2.43 with 9x2ql, of 153 x 9216 4.77, 5.18 with
-    9x2wqd, RMSNorm of 64 x 27136 4.36 with 27x2w, 4.68 with 14x4q.
+    On an H200, add + RMSNorm of 1 x 9216 takes 2.26 us with 18x1q, 2.43 with 9x2ql, of 153 x 9216 4.79, 5.18 with
+    9x2wqd, RMSNorm of 64 x 27136 4.37 with 27x2w, 4.68 with 14x4q.
     """
     groups = groups_of(config)
     chunks = ceil_div(groups, MOST_WARPS)
@@ -234,7 +234,7 @@ def _splitting_chunks(config: KernelConfig, row_class: str) -> Iterator[RowSched
     """Halves of chunks, whose loads and stores leave no gaps.
 
     On an H200, add + RMSNorm of 1 x 8192 takes 1.84 us with 16x1wqh, 2.03 with 16x1ql, of 256 x 4096 3.34 with 8x1wqlh,
-    3.50 with 4x2ql, RMSNorm of 128 x 8192 2.78 with 8x2wqldh, SGLang's 2.78 and 8x2wqld 2.9.
+    3.50 with 4x2ql, RMSNorm of 128 x 8192 2.77 with 8x2wqldh, 3.00 with 6x3wq.
     """
     if not may_split(config):
         return

@@ -35,7 +35,7 @@ from .target import Target
 PREFERRED_CHUNKS = 2
 PREFERRED_WARPS = 8
 MAX_WARPS = 16
-# Warps of a block that a schedule may name: more than 16 gain only for up to some hundred rows.
+# Warps of a block that a schedule may name: more than 16 request all of a long row at once.
 MOST_WARPS = 32
 # Threads of a block of items, one item each unless they share one.
 ITEM_THREADS = 256

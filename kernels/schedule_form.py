@@ -84,11 +84,9 @@ class ScheduleForm:
             warps = MOST_WARPS
         if has_separate_parts(config):
             options = replace(options, blocks_per_row=1)
-        elif warps == MOST_WARPS:
-            pass
         elif warps == PREFERRED_WARPS:
             options = replace(options, chunks_per_lane=1)
-        else:
+        elif warps != MOST_WARPS:
             warps = 0
         threads = schedule.threads
         filled = [each for each in _FILLED_THREADS if side_by_side(config, schedule.chunks_per_lane, each) == options]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.testing
 from typer.main import get_command
 from unoptimized import unoptimized
+
+from jitnorm.ops import run as run_module
 
 __all__ = ["unoptimized"]
 
@@ -30,3 +33,17 @@ _PLACES = [
 def _plain(request: pytest.FixtureRequest) -> None:
     if any(request.path.is_relative_to(place) for place in _PLACES):
         request.getfixturevalue("unoptimized")
+
+
+@pytest.fixture
+def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ops of calls that took the slow path."""
+    ops: list[str] = []
+    usual = run_module._run
+
+    def run(dispatcher: Any, named: Any, stream: Any) -> Any:
+        ops.append(dispatcher.op.name)
+        return usual(dispatcher, named, stream)
+
+    monkeypatch.setattr(run_module, "_run", run)
+    return ops

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -11,27 +10,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import jitnorm
 from jitnorm.compat import flashinfer, vllm
-from jitnorm.ops import run as run_module
 
 EPS, SIZE = 1e-5, 64
 GENERATOR = torch.Generator().manual_seed(11)
 QKV = torch.randn(3, 8 * SIZE, generator=GENERATOR).bfloat16()
 WEIGHT, TABLE = torch.randn(2, SIZE, generator=GENERATOR).bfloat16(), torch.randn(8, 32, generator=GENERATOR)
 POSITIONS = torch.tensor([3, 0, 7])
-
-
-@pytest.fixture
-def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The ops of calls that took the slow path."""
-    ops: list[str] = []
-    usual = run_module._run
-
-    def run(dispatcher: Any, named: Any, stream: Any) -> Any:
-        ops.append(dispatcher.op.name)
-        return usual(dispatcher, named, stream)
-
-    monkeypatch.setattr(run_module, "_run", run)
-    return ops
 
 
 def turn(qkv: torch.Tensor, heads: tuple[int, int, int] = (4, 2, 2), positions: torch.Tensor = POSITIONS) -> None:

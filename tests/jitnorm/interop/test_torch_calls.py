@@ -22,25 +22,10 @@ from jitnorm.bench.calls import call_of
 from jitnorm.bench.tensors import Tensors
 from jitnorm.catalogue import OPS
 from jitnorm.compat import vllm
-from jitnorm.ops import run as run_module
 
 ROW_SCALES = jitnorm.QuantSpec("e4m3", "row", "f32")
 X, WEIGHT = torch.ones(1, 64, dtype=torch.bfloat16), torch.ones(64, dtype=torch.bfloat16)
 OUT = torch.empty_like(X)
-
-
-@pytest.fixture
-def slow_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The ops of calls that took the slow path."""
-    ops: list[str] = []
-    usual = run_module._run
-
-    def run(dispatcher: Any, named: Any, stream: Any) -> Any:
-        ops.append(dispatcher.op.name)
-        return usual(dispatcher, named, stream)
-
-    monkeypatch.setattr(run_module, "_run", run)
-    return ops
 
 
 # Of several outputs, in place, with tensors that others have shapes of, in tables that are written in part.
