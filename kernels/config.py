@@ -98,7 +98,7 @@ class KernelConfig:
             written as usual; only with `rope`. `quant` is how the caches are encoded.
         keep_heads: whether keys and values are also written as usual; only if `paged`.
         slots: dtype of the slots of tokens in the caches, ``int32`` or ``int64``.
-        angles: dtype of the table of cosines and sines.
+        angles: dtype of the table of cosines and sines; int32 for one of frequencies.
         positions: dtype of the positions, ``int32`` or ``int64``.
         activates_norm: whether the activation is applied to the norm, before it is encoded.
         gate: what a second tensor of gates multiplies after its activation: ``input`` or ``norm``; empty without. Such

@@ -34,7 +34,7 @@ from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, STREAM_COLUMNS, ite
 from .numerics import AMAX_PARTS, CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
 from .quant_spec import MANTISSA_BITS, MAX_CODE, MAX_EXPONENT, QuantSpec
 from .row_counts import rows_of_part
-from .row_ops import angles_in_run
+from .row_ops import angle_type, angles_in_run, has_frequencies
 from .schedule import ITEM_THREADS
 from .schedule_constants import schedule_constants
 from .short_rows import awaits_positions, holds_halves
@@ -82,7 +82,7 @@ def _types(config: KernelConfig) -> Iterator[str]:
     yield f"typedef {DTYPES[config.weight].c_type if config.normalizes else 'float'} Weight;"
     yield f"typedef {'float' if has_float_scales else 'UInt8'} Scale;"
     if config.rope:
-        yield f"typedef {DTYPES[config.angles].c_type} Angle;"
+        yield f"typedef {angle_type(config)} Angle;"
         yield f"typedef {DTYPES[config.positions].c_type} Position;"
     if config.paged:
         yield f"typedef {DTYPES[config.slots].c_type} Slot;"
@@ -324,6 +324,8 @@ def _rotation_constants(config: KernelConfig, target: Target) -> Iterator[Consta
     yield integer("kHeadSize", config.head_size or config.hidden_size)
     yield boolean("kHoldsHalves", holds_halves(config) and not target.is_cpu)
     yield boolean("kAwaitsPositions", awaits_positions(config))
+    if has_frequencies(config):
+        yield boolean("kHasFrequencies", True)
     if config.paged:
         yield boolean("kHasEncodedPages", config.quant is not None)
         yield boolean("kKeepsHeads", config.keep_heads)

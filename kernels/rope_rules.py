@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from .config import KernelConfig
 
 ROPES = ("", "neox", "interleaved")
-ANGLE_DTYPES = ("float16", "bfloat16", "float32")
+# Of a table of cosines and sines, or of frequencies.
+FREQUENCIES = "int32"
+ANGLE_DTYPES = ("float16", "bfloat16", "float32", FREQUENCIES)
 POSITION_DTYPES = ("int32", "int64")
 # Elements of a rotated head: the chunks of one warp, whose lanes exchange partners.
 MAX_ROPE_SIZE = 512

@@ -13,6 +13,7 @@ from .dtypes import BYTE, DTYPE_OF_FORMAT, DTYPES
 from .extents import LEADING, MATRICES, ROWS, TOKENS, Extent, Shape, shape
 from .numerics import AMAX_PARTS, CHUNK_SIZE, ceil_div
 from .quant_spec import CODE_BITS, PACKED_COLUMNS, QuantSpec
+from .rope_rules import FREQUENCIES
 from .row_counts import padded_rows, written_rows
 
 # Words in the control block of a workspace; its members are those of `Workspace` in common/workspace.h.
@@ -180,14 +181,24 @@ def _paging(config: KernelConfig) -> list[TensorArgument]:
 
 
 def _rotation(config: KernelConfig) -> tuple[TensorArgument, ...]:
-    """The table of cosines followed by sines, and each token's position in it."""
-    run_bytes = angles_in_run(config) * DTYPES[config.angles].bytes
-    return (
-        TensorArgument(
-            "cos_sin_cache", (config.angles,), shape(config.rotary_size), run_bytes, field="angles", table_dims=1
-        ),
-        TensorArgument("positions", (config.positions,), shape(TOKENS), is_flat=True),
-    )
+    """The table of cosines followed by sines, or of frequencies in a single row, and each token's position."""
+    size, run_bytes = config.rotary_size, angles_in_run(config) * DTYPES[config.angles].bytes
+    is_row = has_frequencies(config)
+    table = TensorArgument(
+        "cos_sin_cache", (config.angles,), shape(1, size) if is_row else shape(size), run_bytes, field="angles",
+        table_dims=0 if is_row else 1, c_type=angle_type(config),
+    )  # fmt: skip
+    return table, TensorArgument("positions", (config.positions,), shape(TOKENS), is_flat=True)
+
+
+def has_frequencies(config: KernelConfig) -> bool:
+    """Whether the table is a row of frequencies, from which cosines and sines are computed."""
+    return config.angles == FREQUENCIES
+
+
+def angle_type(config: KernelConfig) -> str:
+    """The type of the table's elements in a source; what is computed from frequencies replaces them."""
+    return DTYPES["float32" if has_frequencies(config) else config.angles].c_type
 
 
 def angles_in_run(config: KernelConfig) -> int:

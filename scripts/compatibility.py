@@ -36,7 +36,7 @@ FLASHINFER = {
     "apply_rope_with_cos_sin_cache": "tables may also be float16 or bfloat16; positions outside a table give NaN",
     "apply_rope_with_cos_sin_cache_inplace": "as above",
     **_same(
-        "torch computes cosines and sines in separate launches, in float64, and rounds them to float32",
+        "cosines and sines are within 2^-23, at any position",
         "apply_rope apply_rope_inplace apply_rope_pos_ids apply_rope_pos_ids_inplace apply_llama31_rope"
         " apply_llama31_rope_inplace apply_llama31_rope_pos_ids apply_llama31_rope_pos_ids_inplace",
     ),
@@ -230,7 +230,7 @@ SGLANG = {
     "sglang_per_token_group_quant_fp8": "",
     "per_token_quant_int8": "sums in float64",
     "per_token_group_quant_int8": "",
-    "fused_qk_norm_rope": "torch computes cosines and sines, in separate launches",
+    "fused_qk_norm_rope": "cosines and sines are within 2^-23; with an `attention_factor`, torch computes them first",
     "scaled_fp4_quant": "",
     "rotary_embedding": "positions outside `cos_sin_cache` give NaN",
     **_same(

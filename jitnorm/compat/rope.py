@@ -41,55 +41,79 @@ def turn(
 def yarn_angles(
     positions: torch.Tensor, rotary_size: int, base: float, factor: float, low: float, high: float, scale: float
 ) -> torch.Tensor:
-    """The cosines and sines of each position, one float32 row each, for RoPE or, unless `factor` is 1, YaRN.
+    """The cosines and sines of each position, one float32 row each, times a factor.
 
     Args:
         positions: integers, (tokens,).
+        rotary_size: as in `yarn_frequencies`, like `base`, `factor`, `low` and `high`.
+        base: likewise.
+        factor: likewise.
+        low: likewise.
+        high: likewise.
+        scale: factor for cosines and sines.
+    """
+    turns = torch.outer(positions, _yarn(positions.device, rotary_size, base, factor, low, high))
+    return (torch.cat([turns.cos(), turns.sin()], -1) * scale).float()
+
+
+@remembered(64)
+def yarn_frequencies(
+    device: torch.device, rotary_size: int, base: float, factor: float, low: float, high: float
+) -> torch.Tensor:
+    """The frequencies of RoPE or, unless `factor` is 1, YaRN, as a table for `jitnorm.rope`.
+
+    Args:
+        device: where to put the table.
         rotary_size: number of rotated elements.
         base: base of the frequencies, ``base ** (-2 * j / rotary_size)`` for pair j.
         factor: what YaRN divides low frequencies by.
         low: the first pair for which YaRN blends in divided frequencies.
         high: the first pair from which all frequencies are divided.
-        scale: factor for cosines and sines.
     """
-    frequencies = _yarn_frequencies(positions.device, rotary_size, base, factor, low, high)
-    turns = torch.outer(positions, frequencies)  # in float32
-    angles = torch.cat([turns.cos(), turns.sin()], -1)
-    return angles if scale == 1 else angles * scale
+    return _table_of(_yarn(device, rotary_size, base, factor, low, high))
 
 
 @remembered(64)
-def _yarn_frequencies(
-    device: torch.device, rotary_size: int, base: float, factor: float, low: float, high: float
+def llama_frequencies(
+    device: torch.device, rotary_size: int, base: float, factor: float, smoothing: tuple[float, float, float] | None
 ) -> torch.Tensor:
-    pairs = torch.arange(rotary_size // 2, dtype=torch.float32, device=device)
-    frequencies: torch.Tensor = base ** (pairs * (-2 / rotary_size))
-    if factor == 1:
-        return frequencies
-    divided = ((pairs - low) / (high - low if abs(high - low) > 1e-6 else 0.001)).clamp(0, 1)
-    return frequencies * (1 - divided) + frequencies / factor * divided
-
-
-def llama_angles(
-    positions: torch.Tensor, rotary_size: int, base: float, factor: float,
-    smoothing: tuple[float, float, float] | None = None,
-) -> torch.Tensor:  # fmt: skip
-    """The cosines and sines of each position, one row each: computed in float64, then rounded to float32.
+    """The frequencies of Llama, as a table for `jitnorm.rope`.
 
     Args:
-        positions: integers, (tokens,).
+        device: where to put the table.
         rotary_size: number of rotated elements.
         base: base of the frequencies, ``base ** (-2 * j / rotary_size)`` for pair j.
         factor: what frequencies are divided by.
         smoothing: of Llama 3.1, the factors of low and of high frequencies and the original context length: high
             frequencies are not divided, and those in between are blended. None: all are divided.
     """
-    pairs = torch.arange(rotary_size // 2, dtype=torch.float64, device=positions.device)
-    frequencies = base ** (pairs * (-2 / rotary_size))
+    frequencies = _rope(device, rotary_size, base)
     divided = frequencies / factor
     if smoothing is not None:
         low, high, length = smoothing
         kept = ((frequencies * length / (2 * math.pi) - low) / (high - low)).clamp(0, 1)
         divided = divided * (1 - kept) + frequencies * kept
-    turns = positions.to(torch.float64)[:, None] * divided
-    return torch.cat([turns.cos(), turns.sin()], -1).float()
+    return _table_of(divided)
+
+
+def _rope(device: torch.device, rotary_size: int, base: float) -> torch.Tensor:
+    """Radians per position of each pair, in float64."""
+    pairs = torch.arange(rotary_size // 2, dtype=torch.float64, device=device)
+    frequencies: torch.Tensor = base ** (pairs * (-2 / rotary_size))
+    return frequencies
+
+
+def _yarn(device: torch.device, rotary_size: int, base: float, factor: float, low: float, high: float) -> torch.Tensor:
+    frequencies = _rope(device, rotary_size, base)
+    if factor == 1:
+        return frequencies
+    pairs = torch.arange(rotary_size // 2, dtype=torch.float64, device=device)
+    divided = ((pairs - low) / (high - low if abs(high - low) > 1e-6 else 0.001)).clamp(0, 1)
+    return frequencies * (1 - divided) + frequencies / factor * divided
+
+
+def _table_of(frequencies: torch.Tensor) -> torch.Tensor:
+    """Radians per position in 2^-64 turns, as a row of high words, then low ones."""
+    turns = frequencies / (2 * math.pi)
+    words = ((turns - turns.round()) * 2.0**63).long() << 1
+    return torch.cat([words >> 32, words & 0xFFFFFFFF]).to(torch.int32).unsqueeze(0)

@@ -13,7 +13,7 @@ import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of, spec_of_codes
 from jitnorm.compat.flashinfer.norm import fused_add_rmsnorm, gemma_fused_add_rmsnorm, gemma_rmsnorm, rmsnorm
 from jitnorm.compat.groups import quantize_groups, spec_of_eps, write_groups
-from jitnorm.compat.rope import turn, yarn_angles
+from jitnorm.compat.rope import turn, yarn_angles, yarn_frequencies
 from jitnorm.compat.sglang_kernels.groups import empty_scales, write_rows
 from jitnorm.compat.vllm.custom_ops import scaled_fp4_quant as _scaled_fp4_quant
 from jitnorm.compat.vllm.gated import rms_norm_gated as _rms_norm_gated
@@ -102,13 +102,19 @@ def fused_qk_norm_rope(
     attention_factor: float,
     rotary_dim: int | None = None,
 ) -> None:
-    """RMSNorm of queries and keys and their rotation, in place; torch computes the angles in earlier launches."""
+    """RMSNorm of queries and keys and their rotation, in place, by angles that the kernel computes.
+
+    With an `attention_factor`, torch computes them in earlier launches.
+    """
     size = head_dim if rotary_dim is None else rotary_dim
     positions = position_ids if position_ids.ndim == 1 else position_ids.reshape(-1)  # which takes 0.7 us
-    angles = yarn_angles(positions, size, base, factor, low, high, attention_factor)
-    rows = torch.arange(angles.shape[0], device=angles.device)
+    if attention_factor == 1:
+        table, rows = yarn_frequencies(qkv.device, size, base, factor, low, high), positions.contiguous()
+    else:
+        table = yarn_angles(positions, size, base, factor, low, high, attention_factor)
+        rows = torch.arange(table.shape[0], device=table.device)
     qk_rmsnorm_rope_packed(
-        qkv, q_weight, k_weight, angles, rows, eps, is_neox, num_heads_q, num_heads_k, num_heads_v, head_dim
+        qkv, q_weight, k_weight, table, rows, eps, is_neox, num_heads_q, num_heads_k, num_heads_v, head_dim
     )
 
 

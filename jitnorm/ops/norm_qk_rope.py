@@ -44,9 +44,11 @@ def qk_rmsnorm_rope(
         k_weight: like `q_weight`.
         cos_sin_cache: float16, bfloat16 or float32, shape (max_position, rotary_size), half of each row cosines, then
             sines; rows at any stride. The rotary size is even and at most the head size: the first elements of each
-            head are rotated, and the others are only normalized.
-        positions: int32 or int64, as many elements as tokens: the row of `cos_sin_cache` for each. One outside of it
-            makes the rotated elements NaN.
+            head are rotated, and the others are only normalized. Or int32, shape (1, rotary_size): the frequency of
+            each pair in 2^-64 turns per position, half of the row the upper 32 bits of all, then the lower ones; the
+            kernel computes cosines and sines, which takes no table and no memory, but more instructions.
+        positions: int32 or int64, as many elements as tokens: the row of `cos_sin_cache` for each. One outside of it,
+            or a negative one with frequencies, makes the rotated elements NaN.
         eps: added to the mean of squares.
         is_neox: whether the elements of a pair are half a head apart, as in GPT-NeoX and most models, or neighbours, as
             in GPT-J.

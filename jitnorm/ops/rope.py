@@ -38,9 +38,11 @@ def rope(
         k: of the same dtype, shape (..., k_heads, head_size), of as many tokens; heads at any stride.
         cos_sin_cache: float16, bfloat16 or float32, shape (max_position, rotary_size), half of each row cosines, then
             sines; rows at any stride. The rotary size is even and at most the head size: the first elements of each
-            head are rotated, and the others stay as they are.
-        positions: int32 or int64, as many elements as tokens: the row of `cos_sin_cache` for each. One outside of it
-            makes the rotated elements NaN.
+            head are rotated, and the others stay as they are. Or int32, shape (1, rotary_size): the frequency of each
+            pair in 2^-64 turns per position, half of the row the upper 32 bits of all, then the lower ones; the kernel
+            computes cosines and sines, which takes no table and no memory, but more instructions.
+        positions: int32 or int64, as many elements as tokens: the row of `cos_sin_cache` for each. One outside of it,
+            or a negative one with frequencies, makes the rotated elements NaN.
         is_neox: whether the elements of a pair are half a head apart, as in GPT-NeoX and most models, or neighbours, as
             in GPT-J.
         q_out: where to write, like `q`; None allocates. It may be `q` itself.
@@ -64,6 +66,16 @@ def rope(
         >>> _ = rope(q, k, quarter, np.array([1]), q_out=q, k_out=k)
         >>> qkv.tolist()
         [[[-2.0, 1.0], [-4.0, 3.0], [5.0, 6.0]]]
+
+        By frequencies, in radians per position:
+
+        >>> frequencies = 10000.0 ** -np.linspace(0, 1, 64, endpoint=False)
+        >>> words = (frequencies / (2 * np.pi) * 2**64).astype(np.uint64)
+        >>> table = np.concatenate([words >> 32, words & 0xFFFFFFFF]).astype(np.uint32).view(np.int32)[None]
+        >>> heads = np.eye(128, dtype=np.float32)[None, :1]
+        >>> q, _ = rope(heads, heads, table, np.array([100000]))
+        >>> np.allclose(q[0, 0, [0, 64]], [np.cos(100000), np.sin(100000)], rtol=0, atol=2**-23)
+        True
     """
     made: tuple[Tensor, Tensor] = _CALLS.call(
         q, k, cos_sin_cache, positions, None, None, q_out, k_out, stream, ROPE, enable_pdl, rounding, is_neox

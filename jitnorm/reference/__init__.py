@@ -29,6 +29,7 @@ from jitnorm.reference.activation import (
     swiglu_f32,
     swish_f32,
 )
+from jitnorm.reference.angles import angles_f32
 from jitnorm.reference.branch import adaptive_layernorm_f32, branch_sum_f32
 from jitnorm.reference.elements import (
     Rounding,
@@ -104,6 +105,7 @@ __all__ = [
     "activated_rmsnorm_f32",
     "adaptive_layernorm_f32",
     "amax_f32",
+    "angles_f32",
     "branch_sum_f32",
     "column_major_scales",
     "decode_e2m1",

@@ -31,6 +31,19 @@ def fma(a: NDArray[np.float32], b: NDArray[np.float32], c: NDArray[np.float32]) 
     return odd.astype(np.float32)
 
 
+def constants(*texts: str) -> list[NDArray[np.float32]]:
+    """Return the float32 numbers that texts denote in hexadecimal."""
+    return [np.array(float.fromhex(text), np.float32) for text in texts]
+
+
+def polynomial(coefficients: list[NDArray[np.float32]], x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Evaluate a polynomial by Horner's rule, the highest coefficient first."""
+    p = np.full_like(x, coefficients[0])
+    for coefficient in coefficients[1:]:
+        p = fma(p, x, coefficient)
+    return p
+
+
 def max_magnitude(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the largest magnitude along the last axis, NaN if there is a NaN."""
     largest: NDArray[np.float32] = np.abs(values).max(axis=-1)

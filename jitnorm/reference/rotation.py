@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from jitnorm.reference.angles import angles_f32
 from jitnorm.reference.checks import as_float32, require_shape
 from jitnorm.reference.elements import Rounding, round_to
 from jitnorm.reference.float32 import NAN, canonical, fma
@@ -28,9 +29,9 @@ def rotate_f32(
 
     Args:
         y: (M, H) float32, the norms of heads; with a rounding of "hf" already rounded to `dtype`.
-        cos_sin_cache: (P, D) float16, bfloat16 or float32, D / 2 cosines and D / 2 sines for each position; D is even
-            and at most H.
-        positions: (M,) integers; one that is not in 0 to P - 1 makes the first D elements NaN.
+        cos_sin_cache: (P, D) float16, bfloat16 or float32, D / 2 cosines and D / 2 sines for each position; or (1, D)
+            int32, frequencies as in `angles_f32`; D is even and at most H.
+        positions: (M,) integers; one that is not in 0 to P - 1, or negative, makes the first D elements NaN.
         is_neox: Whether pair j is elements j and j + D / 2 (GPT-NeoX), or 2j and 2j + 1 (GPT-J).
         rounding: What is rounded to `dtype`: nothing ("once"), the result ("output"), or both products and their sum
             ("hf", "vllm").
@@ -52,14 +53,12 @@ def rotate_f32(
     def rounded(values: NDArray[np.float32]) -> NDArray[np.float32]:
         return round_to(values, dtype or np.float32).astype(np.float32)
 
-    y, table = as_float32(y, "y", ndim=2), as_float32(cos_sin_cache, "cos_sin_cache", ndim=2)
+    y = as_float32(y, "y", ndim=2)
     require_shape(positions, y.shape[:1], "positions")
-    size = table.shape[1]
+    angles = _angles_at(positions, cos_sin_cache)
+    size = angles.shape[1]
     if size % 2 or not 2 <= size <= y.shape[1]:
         raise ValueError(f"cos_sin_cache has rows of {size}; an even number from 2 to {y.shape[1]} is needed")
-    is_known = (positions >= 0) & (positions < len(table))
-    angles = np.full((len(y), size), NAN)
-    angles[is_known] = table[positions[is_known]]
     cos, sin = angles[:, : size // 2], angles[:, size // 2 :]
     firsts, seconds = (
         (slice(0, size // 2), slice(size // 2, size)) if is_neox else (slice(0, size, 2), slice(1, size, 2))
@@ -73,3 +72,15 @@ def rotate_f32(
             turned = fma(a, cos, b * signed)
             result[:, own] = rounded(turned) if rounding == "output" else turned
     return canonical(result)
+
+
+def _angles_at(positions: NDArray[Any], cos_sin_cache: NDArray[Any]) -> NDArray[np.float32]:
+    """The cosines and sines of each position."""
+    if cos_sin_cache.dtype == np.int32:
+        require_shape(cos_sin_cache, (1, cos_sin_cache.shape[-1]), "cos_sin_cache")
+        return angles_f32(positions, cos_sin_cache)
+    table = as_float32(cos_sin_cache, "cos_sin_cache", ndim=2)
+    is_known = (positions >= 0) & (positions < len(table))
+    angles = np.full((len(positions), table.shape[1]), NAN)
+    angles[is_known] = table[positions[is_known]]
+    return angles

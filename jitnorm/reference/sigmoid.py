@@ -5,32 +5,28 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from jitnorm.reference.float32 import ONE, fma, power_of_two
+from jitnorm.reference.float32 import ONE, constants, fma, polynomial, power_of_two
 
 F32 = NDArray[np.float32]
 
 
-def _constants(*texts: str) -> list[F32]:
-    return [np.array(float.fromhex(text), np.float32) for text in texts]
-
-
-(_ROUNDER,) = _constants("0x1.8p+23")  # a float32 of this size has no room for fractions
-_HALF_LOG2_E, _HALF_LOG2_E_LOW = _constants("0x1.715476p-1", "0x1.4ae0cp-27")
+(_ROUNDER,) = constants("0x1.8p+23")  # a float32 of this size has no room for fractions
+_HALF_LOG2_E, _HALF_LOG2_E_LOW = constants("0x1.715476p-1", "0x1.4ae0cp-27")
 # The polynomial of degree 5, 1 at 0, that is nearest to 2^f in relative terms for |f| up to a half.
-_POWER = _constants("0x1.5bb9fcp-10", "0x1.3cea9ep-7", "0x1.c6b752p-5", "0x1.ebf9bep-3", "0x1.62e42ap-1", "0x1p+0")
+_POWER = constants("0x1.5bb9fcp-10", "0x1.3cea9ep-7", "0x1.c6b752p-5", "0x1.ebf9bep-3", "0x1.62e42ap-1", "0x1p+0")
 # The polynomial of degree 8 for which t p(t) with t = 1 / (1 + 0.34375 x) is nearest to e^(x^2 / 2) times the tail, in
 # relative terms, for x from 0 to 12.75; by Remez's exchange.
-_TAIL = _constants(
+_TAIL = constants(
     "-0x1.cebea6p-6", "0x1.2ab0cep-3", "-0x1.1a36p-2", "0x1.8f88b4p-3", "-0x1.57ff0ep-5", "0x1.d1cc36p-4",
     "0x1.dd23eap-4", "0x1.19c0bcp-3", "0x1.18d14ap-3",
 )  # fmt: skip
-(_TAIL_STRETCH,) = _constants("0x1.6p-2")  # 0.34375
+(_TAIL_STRETCH,) = constants("0x1.6p-2")  # 0.34375
 
 
 def power_of_product(x: F32, factor: F32, low: F32) -> F32:
     """2^z of z = x * (factor + low), for z from -125.5 to 0; z is never rounded as a whole."""
     n = _nearest_integer(x, factor)
-    power: F32 = _polynomial(_POWER, fma(x, low, fma(x, factor, -n))) * _power_of_two(n)
+    power: F32 = polynomial(_POWER, fma(x, low, fma(x, factor, -n))) * _power_of_two(n)
     return power
 
 
@@ -38,7 +34,7 @@ def sigmoid_of_product(x: F32, factor: F32, low: F32) -> F32:
     """1 / (1 + 2^-z) of z = x * (factor + low), for |z| up to 125.5; z is never rounded as a whole."""
     n = _nearest_integer(x, -factor)
     rest = fma(x, -low, fma(x, -factor, -n))
-    inverse: F32 = ONE / fma(_polynomial(_POWER, rest), _power_of_two(n), ONE)
+    inverse: F32 = ONE / fma(polynomial(_POWER, rest), _power_of_two(n), ONE)
     return inverse
 
 
@@ -49,7 +45,7 @@ def normal_tail(x: F32) -> F32:
     rest = fma(square, -_HALF_LOG2_E_LOW, fma(square, -_HALF_LOG2_E, -n))
     rest = fma(rest_of_square(x, square), -_HALF_LOG2_E, rest)
     t = ONE / fma(x, _TAIL_STRETCH, ONE)
-    probability: F32 = _polynomial(_POWER, rest) * _power_of_two(n) * t * _polynomial(_TAIL, t)
+    probability: F32 = polynomial(_POWER, rest) * _power_of_two(n) * t * polynomial(_TAIL, t)
     return probability
 
 
@@ -65,11 +61,3 @@ def _power_of_two(n: F32) -> F32:
 def _nearest_integer(a: F32, b: F32) -> F32:
     n: F32 = fma(a, b, _ROUNDER) - _ROUNDER
     return n
-
-
-def _polynomial(coefficients: list[F32], x: F32) -> F32:
-    """By Horner's rule, the highest coefficient first."""
-    p = np.full_like(x, coefficients[0])
-    for coefficient in coefficients[1:]:
-        p = fma(p, x, coefficient)
-    return p

@@ -84,7 +84,7 @@ struct ChunkAngles {
   // Requests the angles of a position that was found.
   JITNORM_INLINE void load(const Arguments& a, int index) {
     if constexpr (kHoldsHalves) leave_undefined();
-    const Angle* angles = a.angles + position * a.angles_strides[0];
+    const Angle* angles = angles_at(a, position);
     JITNORM_UNROLL
     for (int r = 0; r < kRuns; ++r) {
       const int element = index * kChunkSize + r * kRunElements;
@@ -93,6 +93,9 @@ struct ChunkAngles {
         load_array<kAnglesAccessBytes>(sines[r].elements, angles + kAngles + angle_of(element));
       }
     }
+#ifdef JITNORM_FREQUENCIES
+    turn_by_frequencies();
+#endif
     // If a lane holds both halves, normalized heads at an unknown position become NaN through their statistic.
     if constexpr (!kHoldsHalves || !kNormalizes) {
       if (!is_known) forget();
@@ -103,6 +106,20 @@ struct ChunkAngles {
       for (UInt32& word : sines[0].words) word ^= signs;
     }
   }
+
+#ifdef JITNORM_FREQUENCIES
+  // Replaces the words of frequencies by what they give.
+  JITNORM_INLINE void turn_by_frequencies() {
+    JITNORM_UNROLL
+    for (int r = 0; r < kRuns; ++r) {
+      JITNORM_UNROLL
+      for (int i = 0; i < kAnglesInRun; ++i) {
+        const Turn turn = turn_of(position, cosines[r].words[i], sines[r].words[i]);
+        cosines[r].elements[i] = turn.cosine, sines[r].elements[i] = turn.sine;
+      }
+    }
+  }
+#endif
 
   // Otherwise the compiler sets the angles of unknown positions to zero before it loads others.
   JITNORM_INLINE void leave_undefined() {

@@ -125,3 +125,8 @@ INPUT_KINDS = tuple(_KINDS)
 def in_turn(many: Iterable[Any], *others: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Combine each of `many` with one of each of the others, in turn: independent choices need no product."""
     return [(one, *(other[number % len(other)] for other in others)) for number, one in enumerate(many)]
+
+
+def make_frequencies(size: int) -> Any:
+    """A table of frequencies for heads of which `size` elements are rotated: of whole turns and any parts of them."""
+    return np.random.default_rng(0).integers(-(2**31), 2**31, (1, size)).astype(np.int32)

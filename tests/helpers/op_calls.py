@@ -80,7 +80,7 @@ _OTHERS: list[dict[str, Any]] = [
     {"inverse_global_scale": True, "global_scale": "given"}, {"alignment": 128, "hidden_size": 96},
     {"shuffle_rows": 16}, {"shuffled": True}, {"shuffled": True, "global_scale": "row"},
     {"axis": 0, "layout": "linear"}, {"rope": "interleaved"}, {"angles": "bfloat16", "positions": "int32"},
-    {"rotary_size": 32}, {"head_size": 128}, {"slots": "int32"},
+    {"angles": "int32"}, {"rotary_size": 32}, {"head_size": 128}, {"slots": "int32"},
 ]  # fmt: skip
 
 

@@ -96,6 +96,7 @@ SPECIAL = [
         "rmsnorm:hidden_size=128,pair=true,rope=neox,rotary_size=64",
         "rmsnorm:hidden_size=80,pair=true,rope=neox,rounding=hf",
         "rmsnorm:hidden_size=80,pair=true,rope=neox,paged=true",
+        "quantize:hidden_size=128,pair=true,rope=interleaved,angles=int32",
         "rmsnorm:hidden_size=128,pair=true,rope=neox,paged=true,quant=e4m3/tensor/f32",
     )
 ]

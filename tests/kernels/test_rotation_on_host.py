@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cute_on_host import cuda_ptx_of
-from inputs import ALL_DTYPES, make_input, make_weight
+from inputs import ALL_DTYPES, make_frequencies, make_input, make_weight
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.launch_recipe import launch_recipe
 from jitnorm.kernels.target import Target
@@ -34,6 +34,8 @@ KERNELS = (
     ("rmsnorm:hidden_size=576,pair=true,rope=neox,head_size=64,rotary_size=32,quant=e4m3/tensor/f32", "sm_90a"),
     ("rmsnorm:hidden_size=96,pair=true,rope=interleaved,rotary_size=36,quant=e4m3/tensor/f32,rounding=output", "sm_80"),
     ("quantize:hidden_size=128,pair=true,rope=neox,row_dims=2", "sm_90a"),
+    ("rmsnorm:hidden_size=128,pair=true,rope=neox,row_dims=2,angles=int32", "sm_90a"),
+    ("quantize:hidden_size=96,pair=true,rope=interleaved,rotary_size=36,angles=int32,positions=int32", "sm_80"),
     ("quantize:hidden_size=64,pair=true,rope=neox,quant=e4m3/tensor/f32,rounding=output", "sm_80"),
     ("quantize:hidden_size=96,pair=true,rope=neox,rotary_size=32,input=float32,rounding=hf", "sm_90a"),
     ("quantize:hidden_size=13,pair=true,rope=interleaved,rotary_size=10,vector_bytes=1,rounding=hf", "sm_80"),
@@ -53,13 +55,15 @@ def test_heads_are_turned_as_the_reference_turns_them(text: str, target: str) ->
 def inputs_of(config: KernelConfig, kind: str) -> dict[str, Any]:
     size, half = config.hidden_size, config.rotary_size // 2
     turns = np.random.default_rng(0).uniform(0, 2 * np.pi, (7, half))
+    is_row = config.angles == "int32"
+    table = make_frequencies(2 * half) if is_row else np.hstack([np.cos(turns), np.sin(turns)])
     return {
         **{
             name: make_input(kind, TOKENS * heads, size, config.input, seed)
             for seed, (name, heads) in enumerate(HEADS.items())
         },
         **{f"{name}_weight": make_weight(size, config.weight, i) for i, name in enumerate(HEADS) if config.has_weight},
-        "cos_sin_cache": np.hstack([np.cos(turns), np.sin(turns)]).astype(ALL_DTYPES[config.angles]),
+        "cos_sin_cache": table if is_row else table.astype(ALL_DTYPES[config.angles]),
         "positions": np.array([6, 0, 7, 3, -1], config.positions),
         **{name: np.full(1, value, np.float32) for name, value in SCALES.items() if config.quant},
     }  # fmt: skip
@@ -103,7 +107,7 @@ def run(config: KernelConfig, target: Target, arrays: dict[str, Any], *, is_last
         if name in HEADS or name in outputs:
             strides = [lasts[name.removesuffix("_out")] * config.hidden_size, config.hidden_size]
             parameters += strides[-config.row_dims :]
-        if name == "cos_sin_cache":
+        if name == "cos_sin_cache" and config.angles != "int32":
             parameters += [config.rotary_size, len(arrays[name])]
     parameters += [float(np.float32(EPS))] * config.normalizes
     for name, heads in HEADS.items():

@@ -1,4 +1,4 @@
-"""FlashInfer's rotations by frequencies; torch computes the cosines and sines of each token, in separate launches.
+"""FlashInfer's rotations by frequencies, from which the kernel computes cosines and sines.
 
 Queries and keys are (tokens, heads, head_dim). `rotary_dim` says how many elements of a head are rotated, None all of
 them; `interleave` whether the elements of a pair are neighbours; `rope_scale` divides frequencies, ``rope_theta ** (-2
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from jitnorm.compat.rope import llama_angles, turn
+from jitnorm.compat.rope import llama_frequencies, turn
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 """Of queries and keys."""
@@ -121,7 +121,7 @@ def _turned(
     rotary_dim = size if rotary_dim is None else rotary_dim
     if rotary_dim % 2 or not 0 < rotary_dim <= size:
         raise ValueError(f"rotary_dim: is {rotary_dim}; allowed are even numbers from 2 to head_dim {size}")
-    table = llama_angles(positions, rotary_dim, rope_theta, rope_scale, smoothing)
+    table = llama_frequencies(q.device, rotary_dim, rope_theta, rope_scale, smoothing)
     outputs = outputs or (torch.empty_like(q), torch.empty_like(k))
-    turn(q, k, size, table, not interleave, torch.arange(len(q), device=q.device), outputs)
+    turn(q, k, size, table, not interleave, positions.contiguous(), outputs)
     return outputs

@@ -15,7 +15,7 @@ from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS, to_torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
+from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_frequencies, make_input, make_weight
 from jitnorm.kernels.config import KernelConfig
 from placement import assert_written_exactly, place, placements
 
@@ -31,6 +31,8 @@ def heads_of(kind: str, heads: int, size: int, dtype: str, seed: int = 0) -> Any
 
 
 def table_of(size: int, dtype: str) -> Any:
+    if dtype == "int32":
+        return make_frequencies(size)
     turns = np.random.default_rng(3).uniform(0, 2 * np.pi, (10, size // 2))
     return np.hstack([np.cos(turns), np.sin(turns)]).astype(ALL_DTYPES[dtype])
 
@@ -74,6 +76,7 @@ SIZES = [
                 ("bfloat16", "float32", False, "hf"),
                 ("float32", "float32", True, "once"),
                 ("bfloat16", "bfloat16", True, "hf"),
+                ("bfloat16", "int32", True, "once"),
                 ("float16", "float32", False, "once"),
             ],
         )
@@ -291,18 +294,19 @@ def test_configurations_of_no_kernel_are_refused(text: str, message: str) -> Non
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("angles", ["float32", "int32"])
 @pytest.mark.parametrize(("size", "rotary_size", "is_neox"), [(*sizes, sizes[0] % 3 != 0) for sizes in SIZES])
-def test_the_gpu_s_bytes_are_the_cpu_s(size: int, rotary_size: int, is_neox: bool) -> None:
+def test_the_gpu_s_bytes_are_the_cpu_s(size: int, rotary_size: int, is_neox: bool, angles: str) -> None:
     weight, scale = to_torch(make_weight(size, "bfloat16")), torch.full((1,), 0.1)
-    table, positions = to_torch(table_of(rotary_size, "float32")), to_torch(POSITIONS)
+    table, positions = to_torch(table_of(rotary_size, angles)), to_torch(POSITIONS)
     for kind in INPUT_KINDS:
         packed = to_torch(heads_of(kind, 12, size, "bfloat16"))
         runs = []
         for device in ("cpu", "cuda"):
             x, w, s = packed.clone().to(device), weight.to(device), scale.to(device)
-            q, k, angles = x[:, :8], x[:, 8:10], (table.to(device), positions.to(device))
-            codes = qk_rmsnorm_rope_quant(q, k, w, 2 * w, *angles, s, s, is_neox=is_neox, rounding="hf")
-            qk_rmsnorm_rope(q, k, w, 2 * w, *angles, is_neox=is_neox, q_out=q, k_out=k)
+            q, k, call = x[:, :8], x[:, 8:10], (w, 2 * w, table.to(device), positions.to(device))
+            codes = qk_rmsnorm_rope_quant(q, k, *call, s, s, is_neox=is_neox, rounding="hf")
+            qk_rmsnorm_rope(q, k, *call, is_neox=is_neox, q_out=q, k_out=k)
             runs.append((*codes, x))
         for on_cpu, on_gpu in zip(*runs, strict=True):
             assert_same_bytes(on_gpu, on_cpu, kind)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS, to_torch
-from inputs import ALL_DTYPES, INPUT_KINDS, make_input
+from inputs import ALL_DTYPES, INPUT_KINDS, make_frequencies, make_input
 from jitnorm.kernels.config import KernelConfig
 
 from jitnorm import reference, rope, rope_cache, rope_cache_quant, rope_quant
@@ -40,8 +40,8 @@ def turned(call: dict[str, Any], **options: Any) -> list[Any]:
     """Rotated queries and keys in float32, not rounded at the end."""
     return [
         reference.rotate_f32(
-            x.reshape(-1, x.shape[-1]).astype(np.float32), call["cos_sin_cache"], np.repeat(POSITIONS, x.shape[1]),
-            dtype=x.dtype, **options,
+            x.reshape(-1, x.shape[-1]).astype(np.float32), call["cos_sin_cache"],
+            np.repeat(call["positions"], x.shape[1]), dtype=x.dtype, **options,
         ).reshape(x.shape)
         for x in (call["q"], call["k"])
     ]  # fmt: skip
@@ -57,6 +57,20 @@ def test_heads_are_turned_as_the_reference_turns_them(
 ) -> None:
     for kind in INPUT_KINDS:
         call = call_of(kind, size, rotary_size, dtype)
+        call.pop("v")
+        expected = turned(call, **options)
+        for got, wanted in zip(rope(**call, **options), expected, strict=True):
+            assert_same_bytes(got, reference.round_to(wanted, ALL_DTYPES[dtype]), kind)
+        codes = rope_quant(**call, q_scale=Q_SCALE, k_scale=K_SCALE, **options)
+        for got, wanted, scale in zip(codes, expected, (Q_SCALE, K_SCALE), strict=True):
+            assert_same_bytes(got.view(np.uint8), codes_of(wanted, scale), kind)
+
+
+@pytest.mark.parametrize(("size", "rotary_size", "dtype", "options"), CASES)
+def test_angles_may_come_from_frequencies(size: int, rotary_size: int, dtype: str, options: dict[str, Any]) -> None:
+    for kind, positions in (("random", POSITIONS), ("random", POSITIONS.astype(np.int32)), ("nan", POSITIONS << 32)):
+        call = call_of(kind, size, rotary_size, dtype)
+        call |= {"cos_sin_cache": make_frequencies(rotary_size), "positions": positions}
         call.pop("v")
         expected = turned(call, **options)
         for got, wanted in zip(rope(**call, **options), expected, strict=True):
@@ -146,6 +160,7 @@ def test_nothing_is_done_without_tokens() -> None:
     [
         ({"cos_sin_cache": np.ones((10, 66), np.float32)}, "cos_sin_cache: its last dimension is 66; an even number"),
         ({"cos_sin_cache": np.ones(64, np.float32)}, r"cos_sin_cache: shape is \(64,\); expected \(max_position"),
+        ({"cos_sin_cache": np.ones((2, 64), np.int32)}, r"cos_sin_cache: shape is \(2, 64\), expected \(1, 64\)"),
         ({"k": np.ones((6, 2, 32), np.float16)}, r"k: shape is \(6, 2, 32\), expected"),
         ({"positions": POSITIONS[:3]}, "positions: "),
         ({"positions": POSITIONS.astype(np.int16)}, "positions dtype: is 'int16'; allowed are 'int32', 'int64'"),
@@ -176,10 +191,14 @@ def test_configurations_of_no_kernel_are_refused(text: str, message: str) -> Non
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("has_frequencies", [False, True])
 @pytest.mark.parametrize(("size", "is_neox"), [(64, True), (128, True), (80, False), (17, False), (512, True)])
-def test_the_gpu_s_bytes_are_the_cpu_s(size: int, is_neox: bool) -> None:
+def test_the_gpu_s_bytes_are_the_cpu_s(size: int, is_neox: bool, has_frequencies: bool) -> None:
+    rotary_size = size // 4 * 2 if size < 64 else size
     for kind in INPUT_KINDS:
-        given = call_of(kind, size, size // 4 * 2 if size < 64 else size, "bfloat16")
+        given = call_of(kind, size, rotary_size, "bfloat16")
+        if has_frequencies:
+            given["cos_sin_cache"] = make_frequencies(rotary_size)
         call = {name: to_torch(value) for name, value in given.items()}
         slots, scales = to_torch(SLOTS), [to_torch(each) for each in (Q_SCALE, K_SCALE)]
         runs = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import ALL_DTYPES
 
-from jitnorm.reference import rotate_f32, round_to
+from jitnorm.reference import angles_f32, rotate_f32, round_to
 
 LAYOUTS = {True: lambda size: np.arange(size).reshape(2, -1).T, False: lambda size: np.arange(size).reshape(-1, 2)}
 
@@ -40,6 +41,22 @@ def test_pairs_are_turned_in_the_plane(pairs: int, rest: int, is_neox: bool, pos
     assert (np.abs(found[:, first] - exact.real) <= bound).all()
     assert (np.abs(found[:, second] - exact.imag) <= bound).all()
     assert found[:, size:].tobytes() == y[:, size:].tobytes()
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 2**63 - 1), min_size=1), st.lists(st.integers(0, 2**64 - 1), min_size=1))
+def test_angles_are_within_a_float32_ulp_of_1(positions: list[int], frequencies: list[int]) -> None:
+    """Integers leave whole turns out exactly, so that even the last position has as many bits as the first."""
+    words = np.array([[f >> 32 for f in frequencies] + [f & 0xFFFFFFFF for f in frequencies]], np.uint32)
+    found = angles_f32(np.array(positions), words.view(np.int32))
+    for p, (cosines, sines) in zip(positions, found.reshape(len(positions), 2, -1), strict=True):
+        turns = [2 * math.pi * (p * f % 2**64 / 2**64) for f in frequencies]
+        np.testing.assert_allclose(cosines, np.cos(turns), rtol=0, atol=2**-23)
+        np.testing.assert_allclose(sines, np.sin(turns), rtol=0, atol=2**-23)
+
+
+def test_a_position_that_is_negative_has_no_angles() -> None:
+    assert np.isnan(angles_f32(np.array([-1, 0]), np.ones((1, 4), np.int32))).tolist() == [[True] * 4, [False] * 4]
 
 
 @pytest.mark.parametrize("is_neox", [True, False])
