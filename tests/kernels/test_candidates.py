@@ -67,7 +67,7 @@ def test_rows_in_few_waves_have_candidates_whose_dependents_wait_for_their_store
     plain = {"8x1wuq", "8x1wuql", "4x2wuq", "4x2wuql"}
     assert fast("rmsnorm:hidden_size=4096") == plain
     assert fast("rmsnorm:hidden_size=4096,pdl=true") == plain | {"8x1wuqd", "4x2wuqd", "3x3wqd"}
-    wide = {"17x1q", "17x1wq", "17x1ql", "17x1wqd"}
+    wide = {"17x1q", "17x1wq", "17x1ql", "17x1wql", "17x1qd"}
     summed = {*wide, "9x2wq", "9x2wql", "9x2ql", "9x2wqd", "9x2qd", "6x3qd"}
     assert fast("rmsnorm:hidden_size=8448,residual=true,pdl=true") == summed
     assert "32x2wqlb8" in fast("rmsnorm:hidden_size=29312,gate=norm")
@@ -80,7 +80,8 @@ def test_norms_have_candidates_with_halves_of_chunks_in_all_classes() -> None:
 
     few = {"8x1wuh", "8x1wuqh", "8x1wuqlh", "8x1wuqldh", "8x1wuqdh"}
     assert few <= halved("rmsnorm:hidden_size=4096,pdl=true", "few")
-    assert halved("rmsnorm:hidden_size=4096", "many") == {"8x1uh", "8x1wuh", "4x2uh", "4x2wuh"}
+    assert halved("rmsnorm:hidden_size=4096", "many") == {"8x1uh", "8x1wuh", "4x2uh", "4x2wuh", "3x3qh", "2x4qh"}
+    assert {"24x1wqhb8", "16x2wqhb8"} <= halved("rmsnorm:hidden_size=12288", "fewest")
     assert {"8x1uhr2", "8x1wuqhr2"} <= halved("layernorm:hidden_size=4096", "some")
     assert not halved("rmsnorm:hidden_size=4096,quant=e2m1/16", "few")
 
@@ -90,10 +91,10 @@ def test_long_rows_have_candidates_of_more_than_16_warps() -> None:
         found = candidates(KernelConfig("rmsnorm", size, residual=True), HOPPER, row_class)
         return {str(each) for each in found if each.warps_per_row > 16 and each.blocks_per_row == 1}
 
-    assert wide(9216, "few") == {"18x1q", "18x1wq", "18x1ql", "18x1qh", "18x1wqh", "18x1qlh"}
+    assert wide(9216, "few") == {f"18x1{each}{half}" for each in ("q", "wq", "ql", "wql") for half in ("", "h")}
     assert "27x2q" in wide(27136, "usual")
     assert not wide(8192, "few")
-    assert not wide(9216, "many")
+    assert "27x2qh" in wide(27136, "many")
 
 
 def test_few_gated_rows_have_candidates_that_signal_before_their_activations() -> None:

@@ -67,6 +67,7 @@ SCHEDULES = [
     "rmsnorm:hidden_size=1408,residual=true,quant=e4m3/row/f32,schedule=2x2h",
     "rmsnorm:hidden_size=1168,quant=e4m3/tensor/f32,input=float16,weight=float16,schedule=3x1wuh",
     "rmsnorm:hidden_size=4112,quant=int8/row/f32,schedule=8x2wqhb2",
+    "rmsnorm:hidden_size=4112,residual=true,pdl=true,schedule=10x1wqlhb2",
     "rmsnorm:hidden_size=3072,weight=none,schedule=3x2hr2",
     "rmsnorm:hidden_size=1168,activation=silu,activates_norm=true,schedule=3x1wuh",
     "rmsnorm:hidden_size=1552,weights=3,residual=true,pdl=true,schedule=2x2wqdh",

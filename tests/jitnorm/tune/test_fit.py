@@ -60,6 +60,21 @@ def test_a_kept_form_stays_unless_another_gains_much() -> None:
     assert [form_at(groups, found) for groups in (6, 14, 33)] == ["2", "1w", "2"]
 
 
+def test_kept_forms_of_short_rows_with_whole_groups_stay() -> None:
+    kept = {(str(NORM), "usual"): "2:2"}
+    samples = [
+        replace(sample(8, {"1w": 0.0, "2": 0.3}), config=replace(NORM, hidden_size=size)) for size in (4096, 4080)
+    ]
+    (found,) = (each.forms for each in Fitting(4 * samples, HOPPER, kept).fitted() if each.row_class == "usual")
+    assert [form_at(8, found, is_whole=is_whole) for is_whole in (False, True)] == ["1w", "2"]
+
+
+def test_kept_forms_of_kernels_without_samples_stay() -> None:
+    kept = {(str(replace(NORM, residual=True)), row_class): "2:2w" for row_class in ("few", "many")}
+    found = Fitting([sample(8, {"1w": 0.0, "2": 0.1})], HOPPER, kept).fitted()
+    assert kept.items() <= {(each.config, each.row_class): each.forms for each in found}.items()
+
+
 def test_classes_of_rows_do_not_learn_from_each_other() -> None:
     found = fitted(sample(8, {"1w": 0.0, "2": 0.1}, "few"), sample(8, {"1w": 0.1, "2": 0.0}, "many"))
     assert [form_at(8, found[str(NORM), row_class]) for row_class in ("few", "many")] == ["1w", "2"]
