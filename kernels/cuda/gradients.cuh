@@ -45,10 +45,11 @@ JITNORM_INLINE void load_statistics(const Arguments& a, const GradientThread& th
 }
 
 // The statistics of rows and the sums over them, in which every thread of the rows takes part. Rows alternate between
-// two sets of shared sums, so that one barrier suffices.
+// two sets of shared sums, so that one barrier suffices, also where blocks read each other's: the sums of the row
+// before are used, for its gradient, before a thread comes to it.
 JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, GradientThread& thread, GradientRows& of,
                                              GradientStatistic (&statistics)[kRowsAtOnce]) {
-  Sums<2 * kRowsAtOnce, 2> sums;
+  Sums<2 * kRowsAtOnce, 2, true> sums;
   sums.set = set;
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
@@ -154,7 +155,6 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
   for (int i = 0; i < kStages; ++i) stage_rows(a, i * kRowsAtOnce, i, thread);
   JITNORM_UNROLL
   for (int j = 0; kHoldsWeight && j < kHeldGradients; ++j) load_chunk(thread.weight[j], a.weight, thread.index(j));
-  begin_sharing();
   int stage = 0, set = 0;
   RowStatistic next[kRowsAtOnce];
   load_statistics(a, thread, 0, next);
@@ -180,4 +180,5 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
     set ^= 1;
   }
   store_segment_sums(a, thread);
+  if constexpr (kInClusters) end_sharing();
 }

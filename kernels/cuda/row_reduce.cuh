@@ -100,7 +100,8 @@ static_assert(kWarpsPerRow > 1 || kChunksPerLane <= kPaddedGroups * kGroupSlots,
 // Several sums over a row or over a thread's rows, whose group sums arrive one after another: whole warps call add(),
 // all threads of the rows call total(). A single warp keeps them in registers, because several rows of a block would
 // collide in shared memory. With two sets of sums, a thread may begin the next ones while others still read the last.
-template <int kCount, int kSets = 1>
+// Blocks that share a row send their group sums to each other or, if told so, read each other's.
+template <int kCount, int kSets = 1, bool kMayRead = false>
 struct Sums {
   // Chunks per lane whose sums share a butterfly.
   static constexpr int kBatch = !kHoldsRow ? 1 : kChunksPerLane % 4 == 0 ? 4 : kChunksPerLane % 2 == 0 ? 2 : 1;
@@ -121,7 +122,7 @@ struct Sums {
     constexpr int kOwners = kLanesPerRow / kBatch;
     const float sum = butterfly_sums<kLanesPerRow>(batch[which], lane);
     const int group = (slot - (kBatch - 1) + lane / kOwners) * kWarpsPerRow + warp;
-    if (lane % kOwners == 0 && group < kPaddedGroups) share(group_sums(which) + group, sum);
+    if (lane % kOwners == 0 && group < kPaddedGroups) store(group_sums(which) + group, sum);
 #endif
   }
 
@@ -133,7 +134,7 @@ struct Sums {
       JITNORM_UNROLL
       for (int i = 0; i < kCount; ++i) totals[i] = sum_of_slots(of_warp[i]);
     } else {
-      row_barrier();
+      kReads ? shared_memory_barrier() : row_barrier();
       meanwhile();
       JITNORM_UNROLL
       for (int i = 0; i < kCount; ++i) totals[i] = sum_of_groups(group_sums(i), lane);
@@ -145,12 +146,22 @@ struct Sums {
   }
 
  private:
+  static constexpr bool kReads = kMayRead && kBlocksPerRow > 1;
+
+  JITNORM_INLINE static void store(float* slot, float sum) {
+    if constexpr (kReads) {
+      *slot = sum;
+    } else {
+      share(slot, sum);
+    }
+  }
+
 #ifdef JITNORM_SPLITS_CHUNKS
   // The rest of the butterfly, over every second lane.
   JITNORM_INLINE void add_halves(int which, float sum, int group, int lane) {
     JITNORM_UNROLL
     for (int mask = 16; mask > 1; mask /= 2) sum = add_rn(sum, __shfl_xor_sync(kFullWarp, sum, mask));
-    if (lane == 1 && group < kPaddedGroups) share(group_sums(which) + group, sum);
+    if (lane == 1 && group < kPaddedGroups) store(group_sums(which) + group, sum);
   }
 #endif
 
@@ -172,11 +183,22 @@ struct Sums {
     return sums[kSharingRows == 1 ? 0 : row_of_block()][kSets == 1 ? which : set * kCount + which];
   }
 
+  // The sum that a warp has stored, in whichever block has the group.
+  JITNORM_INLINE static float stored_sum(const float* sums, int group) {
+    if constexpr (!kReads) return sums[group];
+    UInt32 number = group;
+    asm volatile("" : "+r"(number));  // else registers would keep the block from row to row
+    const UInt32 block = number % (UInt32)kWarpsPerRow / (UInt32)(kWarpsPerRow / kBlocksPerRow);
+    float sum;
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(sum) : "r"(address_in_block(sums + group, block)));
+    return sum;
+  }
+
   // Groups past the last one count as zero. Not with ?:, because NVRTC 13.0 turns it into branches and copies the
   // exchanges after it into both: the gradients of 12288 columns took 1.6 times as long.
   JITNORM_INLINE static float group_sum(const float* sums, int group) {
     constexpr int kGroups = kChunksPerLane * kWarpsPerRow;
-    float sum = sums[group];
+    float sum = stored_sum(sums, group);
     if constexpr (kGroups < kPaddedGroups) {
       asm("{\n.reg .pred is_there;\nsetp.lt.s32 is_there, %1, %2;\nselp.f32 %0, %0, 0f00000000, is_there;\n}"
           : "+f"(sum)

@@ -55,13 +55,27 @@ JITNORM_INLINE void end_sharing() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
+// Waits until all threads of a cluster are here, which then see what each block has written to its own shared memory. A
+// barrier that releases everything would wait until gradients of rows have reached memory.
+JITNORM_INLINE void shared_memory_barrier() {
+  asm volatile(
+      "fence.release.sync_restrict::shared::cta.cluster;\n"
+      "barrier.cluster.arrive.relaxed.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+}
+
+// Where a block of the cluster has what this one has in its own shared memory.
+JITNORM_INLINE UInt32 address_in_block(const void* own, UInt32 block) {
+  UInt32 address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"((UInt32)__cvta_generic_to_shared(own)), "r"(block));
+  return address;
+}
+
 JITNORM_INLINE void share_in_cluster(float* slot, float value) {
-  const UInt32 address = (UInt32)__cvta_generic_to_shared(slot);
   JITNORM_UNROLL
   for (int block = 0; block < kBlocksPerRow; ++block) {
-    UInt32 remote;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(block));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address_in_block(slot, block)), "f"(value) : "memory");
   }
 }
 

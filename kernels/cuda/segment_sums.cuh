@@ -70,12 +70,10 @@ JITNORM_INLINE float4& shared_sums(int parameter, int place, int quad) {
 JITNORM_INLINE float4 sums_of_block(int block, int parameter, int place, int quad) {
   float4& own = shared_sums(parameter, place, quad);
   if constexpr (kFoldedBlocks == 1) return own;
-  UInt32 address;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"((UInt32)__cvta_generic_to_shared(&own)), "r"(block));
   float4 sums;
   asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
                : "=f"(sums.x), "=f"(sums.y), "=f"(sums.z), "=f"(sums.w)
-               : "r"(address));
+               : "r"(address_in_block(&own, block)));
   return sums;
 }
 
@@ -150,17 +148,12 @@ JITNORM_INLINE void store_quad(float* row, int quad, const float4& sums) {
   }
 }
 
-// Waits until all threads of the blocks whose sums are folded are here. The others then see what each block has written
-// to its own shared memory; a barrier that releases everything would wait until gradients of rows have reached memory.
+// Waits until all threads of the blocks whose sums are folded are here.
 JITNORM_INLINE void folding_barrier() {
   if constexpr (kFoldedBlocks == 1) {
     __syncthreads();
   } else {
-    asm volatile(
-        "fence.release.sync_restrict::shared::cta.cluster;\n"
-        "barrier.cluster.arrive.relaxed.aligned;\n"
-        "barrier.cluster.wait.acquire.aligned;" ::
-            : "memory");
+    shared_memory_barrier();
   }
 }
 

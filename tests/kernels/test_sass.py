@@ -214,6 +214,8 @@ GRADIENTS = (
     "layernorm:hidden_size=12288,backward=true,residual=true",
     "rmsnorm:hidden_size=16384,backward=true,residual=true",
     "rmsnorm:hidden_size=16384,backward=true,bias=true",
+    "rmsnorm:hidden_size=18304,backward=true,residual=true,pdl=true",
+    "rmsnorm:hidden_size=32768,backward=true,pdl=true",
 )
 
 
