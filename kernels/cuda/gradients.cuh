@@ -139,6 +139,25 @@ JITNORM_INLINE void stage_next_rows(const Arguments& a, Int64 pack, int stage, c
   stage_rows(a, pack + kStages * kRowsAtOnce, stage, thread);
 }
 
+// Has the L2 cache fetch what the first rows need and the previous kernel most likely does not write: all but the
+// gradients of their norms. Behind `sum_rows`, which lets this kernel begin early, RMSNorm of 534 x 3584 took 8.6 us,
+// not 9.3.
+JITNORM_INLINE void fetch_first_rows(const Arguments& a, const GradientThread& thread) {
+  constexpr int kFetchedRows = (kStages > 0 ? kStages : 1) * kRowsAtOnce;
+#pragma unroll 1
+  for (int i = 0; i < kFetchedRows; ++i) {
+    const Int64 row = row_of_step(thread, i) + thread.place;
+    if (row >= a.rows) return;
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunksPerLane; ++j) {
+      const int index = thread.index(j);
+      if (index >= kChunks) continue;
+      fetch(row_at(a, row, 0) + index * kChunkSize);
+      if constexpr (kAddsGrad) fetch(row_at(a, row, 2) + index * kChunkSize);
+    }
+  }
+}
+
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
   const Arguments a = arguments_of();
@@ -149,6 +168,7 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
   thread.segment = segment_of_block();
   thread.packs = (a.rows - thread.segment + kMostSegments - 1) / kMostSegments;
   launch_dependents();
+  if constexpr (kHasPdl) fetch_first_rows(a, thread);
   wait_for_inputs();
   if constexpr (kStaysShared) stage_weight(a, thread);  // it comes with the first row
 #pragma unroll 1

@@ -33,7 +33,7 @@ KERNELS = [
     (3, "rmsnorm:hidden_size=3040,input=float32"),
     (3, "rmsnorm:hidden_size=16384"),
     (3, "layernorm:hidden_size=16384"),
-    (70, "rmsnorm:hidden_size=20000"),
+    (70, "rmsnorm:hidden_size=20000,pdl=true"),
     (2, "layernorm:hidden_size=20000,input=float32"),
     (2, "rmsnorm:hidden_size=40000,vector_bytes=8"),
 ]
