@@ -168,6 +168,18 @@ def test_lanes_with_both_halves_of_a_head_without_a_norm_never_meet(target: str,
     assert_no_local_memory(text, target, tmp_path)
 
 
+@pytest.mark.parametrize("op", ["rmsnorm", "quantize"])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+def test_angles_are_computed_in_registers(op: str, target: str, tmp_path: Path) -> None:
+    """By polynomials, from frequencies that are loaded in wide accesses."""
+    text = f"{op}:hidden_size=128,pair=true,rope=neox,row_dims=2,angles=int32"
+    found = opcodes(text, target, tmp_path)
+    chunks = 4 if op == "rmsnorm" else 2  # of the row and of its weight
+    assert sum(opcode.startswith("LDG.E.128") for opcode in found) == 2 * chunks + 8
+    assert not any(opcode.startswith(("MUFU.SIN", "MUFU.COS")) for opcode in found)
+    assert_no_local_memory(text, target, tmp_path)
+
+
 FAST_PATH = (
     "rmsnorm:hidden_size=7168,schedule=14x1wuql",
     "rmsnorm:hidden_size=8192,pdl=true,schedule=8x2wuqd",
