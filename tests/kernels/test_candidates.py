@@ -37,7 +37,7 @@ def test_there_are_candidates_for_usual_rows_and_none_where_nothing_can_be_chose
     assert not [each for each in alone if each.rows_at_once > 1 or each.prefetches_weight]
     short = KernelConfig.parse("rmsnorm:hidden_size=384,quant=e2m1/16,many_rows=true")
     small = {str(each) for each in candidates(short, HOPPER, "many")}
-    assert {"1x1wp4", "1x2wup8n16", "1x3wup32n8"} <= small
+    assert {"1x1wqp4", "1x2wup8n16", "1x3wup32n8"} <= small
     for text in ("rmsnorm:hidden_size=512", "interleave:hidden_size=4096"):
         assert candidates(KernelConfig.parse(text), HOPPER) == []
     assert candidates(KernelConfig("rmsnorm", 4096), Target("cpu")) == []

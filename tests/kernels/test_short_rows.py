@@ -38,16 +38,25 @@ def schedule_of(text: str) -> str:
         # The normalized row is held as floats.
         ("rmsnorm:hidden_size=768,quant=e2m1/16/e4m3/linear/row", "1x3wp8n16"),
         ("rmsnorm:hidden_size=912,quant=e2m1/16/e4m3", "1x2wp2"),
-        # Bound by memory: only if a third of the lanes would be idle.
-        ("quantize:hidden_size=384,quant=e2m1/16/e4m3", "1x1wp4"),
-        ("quantize:hidden_size=272,quant=e2m1/16/e4m3", "1x3p16n8"),
+        ("quantize:hidden_size=768,quant=e2m1/16/e4m3", "1x3p8n16"),
+        ("quantize:hidden_size=512,quant=e2m1/16/e4m3", "1x2p8n16"),
+        ("quantize:hidden_size=128,quant=none,weight=none,activation=gelu", "1x2p32n4"),
+        ("rmsnorm:hidden_size=512,activation=silu,activates_norm=true", "1x2wp8n16"),
+        ("rmsnorm:hidden_size=512,gate=norm,quant=e4m3/tensor/f32", "1x2wp8n16"),
+        # Bound by memory: only if a quarter of the lanes would be idle, of more than 512 elements a third.
+        ("quantize:hidden_size=384,quant=e4m3/128/f32", "1x3p16n8"),
+        ("quantize:hidden_size=512,quant=e4m3/128/f32", "1x1wp4"),
+        ("quantize:hidden_size=768,quant=e4m3/tensor/f32", "1x2wp4"),
+        ("rmsnorm:hidden_size=384,gate=norm", "1x3p16n8"),
         ("quantize:hidden_size=384,quant=e2m1/16/e4m3/linear/none/up/true", "1x3p16n8"),
-        ("quantize:hidden_size=672,quant=none,weight=none,gate_columns=672", "2x1o16"),
+        ("quantize:hidden_size=672,quant=none,weight=none,gate_columns=672", "1x3p8n16"),
+        ("quantize:hidden_size=384,quant=none,weight=none,gate_columns=384", "1x1wp4"),
         ("rmsnorm:hidden_size=384,residual=true,quant=e2m1/16/e4m3", "1x1wp4"),
         # Parameters of layer normalization in shared memory.
-        ("layernorm:hidden_size=384,weight=float32,quant=e4m3/row/f32", "1x1wp4"),
+        ("layernorm:hidden_size=384,weight=float32,quant=e4m3/row/f32", "1x3qp16n8"),
         ("layernorm:hidden_size=384,weight=float32,quant=e4m3/tensor/f32", "1x1uap24o1"),
-        ("layernorm:hidden_size=128,weight=float32,quant=e4m3/tensor/f32", "1x1wp16n8"),
+        ("layernorm:hidden_size=128,weight=float32,quant=e4m3/tensor/f32", "1x1wqr2p16n8"),
+        ("layernorm:hidden_size=768,weight=float32", "1x3qp8n16"),
     ],
 )
 def test_many_rows_share_warps_where_that_takes_less(text: str, schedule: str) -> None:
@@ -90,7 +99,27 @@ def test_packing_leaves_no_more_lanes_idle_than_a_chunk_per_lane(chunks: int) ->
 
 def test_fewer_rows_do_not_share_warps_so() -> None:
     assert packed_schedule(replace(NVFP4, many_rows=False)) is None
-    assert schedule_of("rmsnorm:hidden_size=384,quant=e2m1/16/e4m3") == "1x1wp4"
+    assert schedule_of("rmsnorm:hidden_size=384,quant=e2m1/16/e4m3") == "1x1wqp2"
+
+
+@pytest.mark.parametrize(
+    ("text", "few", "usual"),
+    [
+        ("layernorm:hidden_size=384,weight=float32", "1x1wqp2", "1x1wqr2p4"),
+        ("layernorm:hidden_size=128,weight=float32,quant=e4m3/32/ue8m0", "1x1wqp8n8", "1x1wqr2p16n8"),
+        ("rmsnorm:hidden_size=512,quant=e4m3/row/f32", "1x1wqp2", "1x1wqp4"),
+        # A given scale, in blocks of as many threads; none but for many rows if the scale of a row is divided by.
+        ("rmsnorm:hidden_size=256,quant=e4m3/tensor/f32", "1x1wqp8n16", ""),
+        ("rmsnorm:hidden_size=384,quant=e2m1/16/e4m3/linear/row", "1x1wp4", "1x1wqp4"),
+        # The fast path gains nothing.
+        ("layernorm:hidden_size=384,weight=none,modulated=true", "1x1wp4", ""),
+        ("rmsnorm:hidden_size=384,activation=silu,activates_norm=true", "1x1wp4", ""),
+        ("rmsnorm:hidden_size=384,residual=true,quant=e2m1/16/e4m3", "1x1wp4", ""),
+    ],
+)
+def test_short_rows_take_the_fast_path_few_of_them_in_small_blocks(text: str, few: str, usual: str) -> None:
+    assert schedule_of(text) == few
+    assert few_rows_schedule(KernelConfig.parse(text), HOPPER, "usual") == usual
 
 
 def test_rows_that_share_warps_come_before_forms() -> None:
