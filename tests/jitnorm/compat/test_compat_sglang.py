@@ -33,11 +33,12 @@ def test_norms_and_activations_are_jitnorms() -> None:
         assert same(out, getattr(jitnorm, name)(GATED))
 
 
+@pytest.mark.parametrize("scale", [1.0, 1.25])
 @pytest.mark.parametrize("factor", [1.0, 4.0])
-def test_queries_and_keys_are_turned_by_angles_of_rope_or_yarn(factor: float) -> None:
+def test_queries_and_keys_are_turned_by_angles_of_rope_or_yarn(factor: float, scale: float) -> None:
     """The expected angles follow SGLang's definition, in float64."""
     qkv, weight, positions = GATED[:4, :320].clone(), torch.ones(64).bfloat16(), torch.tensor([0, 1, 70, 3]).int()
-    low, high, base, scale = 3.0, 11.0, 10000.0, 1.25
+    low, high, base = 3.0, 11.0, 10000.0
     pairs = torch.arange(16, dtype=torch.float64)
     frequencies = base ** (-pairs / 16)
     ramp = ((pairs - low) / (high - low)).clamp(0, 1)
