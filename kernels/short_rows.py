@@ -92,15 +92,19 @@ def packed_schedule(config: KernelConfig) -> RowSchedule | None:
     usual = next_power_of_two(chunks) if groups == 1 else groups * WARP_LANES
     if best is None or _capacity(best) > usual:
         return None
-    if _capacity(best) == usual:  # the same lanes are idle
-        return best if groups == 1 and _is_bound_by_instructions(config) else None
-    # Others are bound by memory, and gain only where a third of the lanes would be idle, or a quarter.
-    is_plain_layernorm = config.op == "layernorm" and config.quant is None
-    has_more = config.quant is not None or config.activation != "" or config.op == "layernorm"
-    is_idle = has_more and 3 * chunks < 2 * usual
-    is_partly_idle = (groups == 1 and config.quant is not None) or config.gate != "" or is_plain_layernorm
-    gains = _is_bound_by_instructions(config) or is_idle or (is_partly_idle and 4 * chunks <= 3 * usual)
-    return best if gains else None
+    return best if _gains_by_packing(config, _capacity(best), usual) else None
+
+
+def _gains_by_packing(config: KernelConfig, capacity: int, usual: int) -> bool:
+    """Whether rows gain by lanes with several chunks, which have room for so many, not for those of usual lanes."""
+    is_of_a_group, chunks, has_codes = groups_of(config) == 1, chunks_of(config), config.quant is not None
+    if _is_bound_by_instructions(config):
+        return is_of_a_group or capacity < usual
+    # Others are bound by memory, and gain only where a third of the lanes would be idle, or of some a quarter.
+    if capacity < usual and 3 * chunks < 2 * usual:
+        return has_codes or config.activation != "" or config.op == "layernorm"
+    is_slow = is_of_a_group if has_codes else config.op == "layernorm"
+    return capacity < usual and 4 * chunks <= 3 * usual and (is_slow or config.gate != "")
 
 
 def packings(config: KernelConfig) -> Iterator[RowSchedule]:
@@ -204,10 +208,10 @@ def small_row_schedule(config: KernelConfig) -> RowSchedule:
 def _hurries(config: KernelConfig) -> bool:
     """Whether rows of up to a group take the fast path of their statistic: layer normalization's, and encoded ones.
 
-    On an H200, in the mean of 128 to 512 elements, 1 and 2.7 million in all, layer normalization takes 0.88 and 0.91 of
-    the time with the schedules below, to FP8 0.88 and 0.92, RMSNorm to FP8 by token 0.94 and 0.94, to FP8 groups 0.92
-    and 0.99, to NVFP4 0.92 and 1.00. Few rows to NVFP4 with a scale of each row would take 1.04, others take 0.95;
-    modulated norms, which are left out, too, 1.02 and 1.05.
+    On an H200, in the mean of rows of 128 to 512 elements, 1 and 2.7 million elements of layer normalization take 0.88
+    and 0.91 of the time with the schedules below, to FP8 0.88 and 0.92, of RMSNorm to FP8 by token 0.94 and 0.94, to
+    FP8 groups 0.92 and 0.99, to NVFP4 0.92 and 1.00. Left out are modulated norms, which would take 1.02 and 1.05 of
+    it, and few rows to NVFP4 with a scale of each row: 1.04.
     """
     is_alone = config.normalizes and config.combine == "input" and config.weights == config.weight_rows == 1
     is_special = config.rope or config.second_size or config.backward or config.modulated or config.activates_norm
