@@ -18,6 +18,7 @@ from jitnorm.kernels.target import Target
 from jitnorm.bench.results import Setup
 from jitnorm.fitted_forms import form_at, read_forms
 from jitnorm.tune.cases import Case
+from jitnorm.tuning import forms_file
 from jitnorm.warm.plan import Job, Outcome
 
 
@@ -76,3 +77,16 @@ def test_the_fastest_forms_are_fitted_and_the_regret_of_unseen_lengths_is_shown(
     assert len(forms) == 2 * len(ROW_CLASSES)
     assert {form_at(10, text)[0] for text in forms.values()} == {"1"}
     assert '"samples": 12' in out.read_text()
+
+
+def test_forms_of_other_kernels_are_kept_and_their_samples_counted(
+    measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, kept = tmp_path / "forms.json", {("layernorm:hidden_size=4096", "few"): "2:1w 17:2w"}
+    monkeypatch.setattr(fit_schedules, "forms_of", lambda *_: kept)
+    monkeypatch.setattr(sys, "argv", ["fit_schedules.py", str(measured), "--keep", "--out", str(out)])
+    fit_schedules.main()
+    assert kept.items() <= read_forms(out).items()
+    shipped, found = (json.loads(path.read_text()) for path in (forms_file("sm_90a"), out))
+    assert found["samples"] == shipped["samples"] + 12
+    assert found["devices"] == sorted({*shipped["devices"], "stand-in"})
