@@ -96,19 +96,22 @@ def llama_frequencies(
     return _table_of(divided)
 
 
+def _pairs(device: torch.device, rotary_size: int) -> torch.Tensor:
+    return torch.arange(rotary_size // 2, dtype=torch.float64, device=device)
+
+
 def _rope(device: torch.device, rotary_size: int, base: float) -> torch.Tensor:
     """Radians per position of each pair, in float64."""
-    pairs = torch.arange(rotary_size // 2, dtype=torch.float64, device=device)
-    frequencies: torch.Tensor = base ** (pairs * (-2 / rotary_size))
+    frequencies: torch.Tensor = base ** (_pairs(device, rotary_size) * (-2 / rotary_size))
     return frequencies
 
 
+@remembered(64)
 def _yarn(device: torch.device, rotary_size: int, base: float, factor: float, low: float, high: float) -> torch.Tensor:
     frequencies = _rope(device, rotary_size, base)
     if factor == 1:
         return frequencies
-    pairs = torch.arange(rotary_size // 2, dtype=torch.float64, device=device)
-    divided = ((pairs - low) / (high - low if abs(high - low) > 1e-6 else 0.001)).clamp(0, 1)
+    divided = ((_pairs(device, rotary_size) - low) / (high - low if abs(high - low) > 1e-6 else 0.001)).clamp(0, 1)
     return frequencies * (1 - divided) + frequencies / factor * divided
 
 

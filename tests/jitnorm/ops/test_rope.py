@@ -51,19 +51,24 @@ def codes_of(x: Any, scale: Any) -> Any:
     return reference.quantize_fp8_static(x.reshape(-1, x.shape[-1]), float(scale[0])).reshape(x.shape)
 
 
+def assert_turned(call: dict[str, Any], kind: str, options: dict[str, Any]) -> None:
+    """`rope` and `rope_quant` write what the reference does."""
+    heads = {name: value for name, value in call.items() if name != "v"}
+    expected = turned(call, **options)
+    for got, wanted in zip(rope(**heads, **options), expected, strict=True):
+        assert_same_bytes(got, reference.round_to(wanted, call["q"].dtype), kind)
+    codes = rope_quant(**heads, q_scale=Q_SCALE, k_scale=K_SCALE, **options)
+    for got, wanted, scale in zip(codes, expected, (Q_SCALE, K_SCALE), strict=True):
+        assert_same_bytes(got.view(np.uint8), codes_of(wanted, scale), kind)
+
+
 @pytest.mark.parametrize(("size", "rotary_size", "dtype", "options"), CASES)
 def test_heads_are_turned_as_the_reference_turns_them(
     size: int, rotary_size: int, dtype: str, options: dict[str, Any]
 ) -> None:
     for kind in INPUT_KINDS:
         call = call_of(kind, size, rotary_size, dtype)
-        call.pop("v")
-        expected = turned(call, **options)
-        for got, wanted in zip(rope(**call, **options), expected, strict=True):
-            assert_same_bytes(got, reference.round_to(wanted, ALL_DTYPES[dtype]), kind)
-        codes = rope_quant(**call, q_scale=Q_SCALE, k_scale=K_SCALE, **options)
-        for got, wanted, scale in zip(codes, expected, (Q_SCALE, K_SCALE), strict=True):
-            assert_same_bytes(got.view(np.uint8), codes_of(wanted, scale), kind)
+        assert_turned(call, kind, options)
 
 
 @pytest.mark.parametrize(("size", "rotary_size", "dtype", "options"), CASES)
@@ -71,13 +76,7 @@ def test_angles_may_come_from_frequencies(size: int, rotary_size: int, dtype: st
     for kind, positions in (("random", POSITIONS), ("random", POSITIONS.astype(np.int32)), ("nan", POSITIONS << 32)):
         call = call_of(kind, size, rotary_size, dtype)
         call |= {"cos_sin_cache": make_frequencies(rotary_size), "positions": positions}
-        call.pop("v")
-        expected = turned(call, **options)
-        for got, wanted in zip(rope(**call, **options), expected, strict=True):
-            assert_same_bytes(got, reference.round_to(wanted, ALL_DTYPES[dtype]), kind)
-        codes = rope_quant(**call, q_scale=Q_SCALE, k_scale=K_SCALE, **options)
-        for got, wanted, scale in zip(codes, expected, (Q_SCALE, K_SCALE), strict=True):
-            assert_same_bytes(got.view(np.uint8), codes_of(wanted, scale), kind)
+        assert_turned(call, kind, options)
 
 
 @pytest.mark.parametrize(("size", "rotary_size", "dtype", "options"), CASES[::3])
