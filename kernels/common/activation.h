@@ -42,7 +42,8 @@ JITNORM_INLINE float normal_tail(float x) {
   const float n = add_rn(shifted, -0x1.8p23f);
   const float rounded = fma_rn(square, -0x1.4ae0cp-27f, fma_rn(square, -0x1.715476p-1f, -n));
   const float rest = add_rest_of_square(rounded, -0x1.715476p-1f, x, square);
-  const float exponential = mul_rn(exp2_of_rest(rest), power_of_two(shifted));
+  // The product with 2^n is normal, so n is added to the exponent.
+  const float exponential = float_of(bits_of(exp2_of_rest(rest)) + bits_of(shifted) * 0x800000u);
   const float t = fast_reciprocal(fma_rn(x, 0.34375f, 1.0f));
   float p = -0x1.cebea6p-6f;
   p = fma_rn(p, t, 0x1.2ab0cep-3f);

@@ -4,6 +4,7 @@
 #include "../common/finish.h"
 #include "combine.cuh"
 #include "fast_activation.cuh"
+#include "rounded_gelu.cuh"
 
 // A row whose activations are visited once, held as it was loaded. The activations are computed when a chunk is
 // encoded, after all chunks have been requested; if they came earlier, the compiler would compute the first before it
@@ -191,7 +192,13 @@ struct ActivatedChunk {
   InputChunk input;
 };
 
-JITNORM_INLINE float value_of(const ActivatedChunk& h, int i) { return activated_value(value_of(h.input, i)); }
+// The activations of bfloat16 are only rounded to bfloat16.
+constexpr bool kOnlyRounds = kIsVisitedOnce && kEncoding == Encoding::kValues && is_bfloat16(Input{});
+
+JITNORM_INLINE float value_of(const ActivatedChunk& h, int i) {
+  const float x = value_of(h.input, i);
+  return kOnlyRounds ? activated_to_round<kActivation>(x) : activated_value(x);
+}
 JITNORM_INLINE void forget_unpacked(ActivatedChunk&) {}
 
 // The activation of the input; that of the zeros past it is zero.

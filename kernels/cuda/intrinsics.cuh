@@ -39,6 +39,13 @@ JITNORM_INLINE float fast_reciprocal(float a) {
   return fma_rn(r, fma_rn(-a, r, 1.0f), r);
 }
 
+// 2^a, off by 2 ulp at most; 1 for zero, which denormals count as.
+JITNORM_INLINE float approximate_power_of_two(float a) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+}
+
 // Off by 2^-22; denormals count as zero.
 JITNORM_INLINE float approximate_reciprocal_root(float a) {
   float r;

@@ -186,6 +186,14 @@ class Numbers(Registers):
             assert modifiers == ["rn", "f32"]
         self.write_float(operands[0], values)
 
+    def _do_ex2(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        assert modifiers == ["approx", "ftz", "f32"]
+        # The error is 2 ulp at most: here it always is, except of powers of zero, and of infinity.
+        values = _flushed(self.float(operands[1]))
+        exact = np.exp2(values.astype(np.float64)).astype(np.float32)
+        up = np.nextafter(np.nextafter(exact, np.float32(np.inf)), np.float32(np.inf))
+        self.write_float(operands[0], _flushed(np.where((values == 0) | np.isinf(values), exact, up)))
+
     def _do_sqrt(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["rn", "f32"]
         self.write_float(operands[0], np.sqrt(self.float(operands[1])))

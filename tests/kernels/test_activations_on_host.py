@@ -1,4 +1,7 @@
-"""SiLU's fast path: chunks with one argument at a bound, or past it, get the bytes of the CPU target."""
+"""Activations on GPUs give the bytes of the CPU target.
+
+SiLU's fast path does so where one argument of a chunk is at a bound, or past it; GELU for every bfloat16.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +52,17 @@ def test_arguments_past_the_bounds_are_bounded(text: str) -> None:
     run_on_host(config, Target("sm_90a"), actual, rows, 1e-5, is_cuda=True)
     for name, array in expected.items():
         assert (actual[name].view(np.uint8) == array.view(np.uint8)).all(), name
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh"])
+def test_gelu_of_every_bfloat16_is_rounded_to_the_same(name: str) -> None:
+    config, rows = KernelConfig.parse(f"quantize:hidden_size=8192,activation={name}"), 8
+    expected, actual = (make_arrays(config, rows, "random") for _ in range(2))
+    for arrays in (expected, actual):
+        arrays["input"].view(np.uint16).reshape(-1)[: 1 << 16] = np.arange(1 << 16)
+    run_on_cpu(config, expected, 1e-5)
+    run_on_host(config, Target("sm_90a"), actual, rows, 1e-5, is_cuda=True)
+    assert (actual["out"].view(np.uint16) == expected["out"].view(np.uint16)).all()
 
 
 def _dtype_of(config: KernelConfig, name: str) -> np.dtype:
