@@ -16,6 +16,7 @@ from . import backward
 from .arguments import WIDEST_ACCESS, Argument, ScalarArgument
 from .backward import rows_of_pack, segments
 from .config import KernelConfig
+from .copied_parameters import copied_bytes
 from .extents import ROWS, Extent, shape
 from .interface import interface, tensor_arguments
 from .item_ops import item_count, item_size, item_threads
@@ -110,8 +111,13 @@ def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:
     # Persistent blocks, and those that compute the factors of all their rows at the end, are as many as run at once.
     stays = schedule.loads_ahead or config.prenorm
     most = schedule.resident_blocks * target.multiprocessors if stays else 0
-    shared_bytes = staged_bytes(config, schedule) if schedule.loads_ahead else shared_amax_bytes(config, schedule)
-    return {**row_blocks(config, schedule, most or None), "shared_bytes": shared_bytes}
+    return {**row_blocks(config, schedule, most or None), "shared_bytes": _shared_bytes(config, schedule)}
+
+
+def _shared_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
+    if schedule.copies_parameters:
+        return copied_bytes(config, schedule)
+    return staged_bytes(config, schedule) if schedule.loads_ahead else shared_amax_bytes(config, schedule)
 
 
 def _item_blocks(config: KernelConfig, items: Extent) -> dict[str, Any]:

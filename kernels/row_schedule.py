@@ -51,6 +51,8 @@ class RowSchedule:
             registers.
         splits_chunks: (h) whether a lane has halves of two chunks, 16 lanes apart, instead of one chunk; see
             kernels/split_chunks.py.
+        copies_parameters: (c) whether the parameters of a norm are copied to shared memory while the row is loaded,
+            where they take no registers; see kernels/copied_parameters.py.
         rows_at_once: (r) rows that threads process together, loading the weight once for all of them.
         rows_per_block: (p) rows that share a block, each with its own threads.
         blocks_per_row: (b) blocks among which the warps of a row are divided: a cluster, unless they have nothing to
@@ -78,6 +80,7 @@ class RowSchedule:
     loads_ahead: bool = _flag("a", "a to load a row ahead")
     stays_shared: bool = _flag("s", "s to leave it in shared memory")
     splits_chunks: bool = _flag("h", "h to hold halves of chunks")
+    copies_parameters: bool = _flag("c", "c to copy the parameters of a norm to shared memory")
     rows_at_once: int = _count("r", "[2-4]", 1, "r2 for two rows at once")
     rows_per_block: int = _count("p", r"[2-9]|[1-9]\d", 1, "p2 for two rows a block")
     blocks_per_row: int = _count("b", r"[2-9]|[1-9]\d", 1, "b2 for two blocks a row")

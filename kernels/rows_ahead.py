@@ -83,7 +83,7 @@ def staged_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
     of_rows = schedule.rows_per_block * staged_rows(config, schedule) * staged_row_bytes(config)
     if not shares_parameters(config, schedule):
         return of_rows
-    return of_rows + 2 * shared_chunks(schedule) * CHUNK_SIZE * DTYPES["float32"].bytes
+    return of_rows + 2 * shared_chunks(schedule) * CHUNK_SIZE * DTYPES[config.weight].bytes
 
 
 def why_not_ahead(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from .all_reduce_schedule import for_ranks
 from .backward import backward_schedule
 from .config import KernelConfig
+from .copied_parameters import why_not_copied
 from .dtypes import DTYPES
 from .numerics import CHUNK_SIZE, ceil_div, round_up
 from .prenorm_rows import may_hold, prenorm_schedule
@@ -110,9 +111,6 @@ def _schedule_by_rules(config: KernelConfig, target: Target) -> RowSchedule:
     warps = PREFERRED_WARPS if config.many_rows and config.rows_combined == 1 else MAX_WARPS
     fewest = max(ceil_div(groups, MAX_WARPS), min(ceil_div(groups, warps), CHUNKS_OF_MANY_ROWS))
     chunks_per_lane = min(max(_least_chunks(config), fewest), most_chunks)
-    if config.second_size and groups <= _MOST_SHARING_GROUPS:
-        # In short rows, half of the warps have nothing to load: 20480 x 2048 with 512 went from 0.81 to 0.93.
-        return RowSchedule(ceil_div(groups, PREFERRED_CHUNKS), PREFERRED_CHUNKS, rows_at_once=2)
     if config.combine == "sandwich" and groups <= MAX_WARPS * PREFERRED_CHUNKS:
         return _sandwich_schedule(config, groups)
     if is_four_over_six(config) and not config.normalizes:
@@ -151,8 +149,6 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
         return "only norms of 16-bit values without a residual unpack them in each pass"
     if schedule.takes_fast_path and not config.normalizes:
         return "only norms have a statistic to find by the fast path"
-    if schedule.takes_fast_path and config.second_size:
-        return "rows of two lengths do not take the fast path"
     if schedule.favours_latency and (has_separate_parts(config) or schedule.loads_ahead):
         return "only rows with a statistic or a scale of their own, one to a block, favour latency"
     if schedule.signals_late and (not config.normalizes or schedule.loads_ahead):
@@ -166,6 +162,8 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
     if schedule.rows_at_once > 1 and config.weight_rows > 1:
         return "rows that take turns at a weight do not share it"
     if schedule.splits_chunks and (reason := why_not_split(config, schedule)):
+        return reason
+    if schedule.copies_parameters and (reason := why_not_copied(config, target, schedule)):
         return reason
     if schedule.loads_ahead:
         return why_not_ahead(config, target, schedule)

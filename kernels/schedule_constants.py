@@ -42,6 +42,8 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
     yield integer("kStagedBytes", staged_row_bytes(config))
     if shares_parameters(config, schedule):
         yield integer("kSharedChunks", shared_chunks(schedule))
+    if schedule.copies_parameters:
+        yield boolean("kCopiesParameters", True)
     if schedule.splits_chunks:
         yield boolean("kSplitsChunks", True)
     yield boolean("kStoresInPairs", stores_in_pairs(config, schedule))

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from .config import KernelConfig
+from .copied_parameters import why_not_copied
 from .numerics import ceil_div, round_up
 from .registers import MOST_RESIDENT_THREADS, groups_of, residents_of, with_room_for_weight
 from .row_parts import has_separate_parts, side_by_side
@@ -102,6 +103,8 @@ class ScheduleForm:
             return None
         found = with_room_for_weight(config, self._residing(divided, config, target))
         found = replace(found, splits_chunks=found.splits_chunks and not why_not_split(config, found))
+        copies = found.copies_parameters and not why_not_copied(config, target, found)
+        found = replace(found, copies_parameters=copies)
         return None if why_unfit(config, target, found) else found
 
     def _side_by_side(self, config: KernelConfig) -> RowSchedule | None:

@@ -85,7 +85,7 @@ def forms_in(samples: Iterable[Sample], kept: Iterable[str] = ()) -> list[str]:
 def schedules_of(config: KernelConfig, forms: Sequence[str], target: Target) -> list[str | None]:
     """The schedule of each form for a configuration, as text, empty for the rules'; None where none fits.
 
-    None, too, where a form would split chunks and the schedule cannot: it is that of another form.
+    None, too, where a form has an option that the schedule cannot have: it is that of another form.
 
     Example:
         >>> schedules_of(KernelConfig("rmsnorm", 4608), ["1", "2w", "1/8b2", BY_RULE], Target("sm_90a"))
@@ -95,8 +95,13 @@ def schedules_of(config: KernelConfig, forms: Sequence[str], target: Target) -> 
 
     def of(form: str) -> str | None:
         found = by_rule if form == BY_RULE else _parsed(form).schedule(config, target)
-        if found is None or (form != BY_RULE and _parsed(form).options.splits_chunks > found.splits_chunks):
+        if found is None or (form != BY_RULE and _lacks_option(found, _parsed(form).options)):
             return None
         return "" if found == by_rule else str(found)
 
     return list(map(of, forms))
+
+
+def _lacks_option(schedule: RowSchedule, options: RowSchedule) -> bool:
+    """Whether a schedule neither splits chunks nor copies parameters where options say so."""
+    return options.splits_chunks > schedule.splits_chunks or options.copies_parameters > schedule.copies_parameters

@@ -5,7 +5,7 @@
 
 #include "../common/gradients.h"
 #include "../common/rows.h"
-#include "chunks.cuh"
+#include "staged_chunks.cuh"
 
 constexpr bool kStagesRows = kStages > 0;
 constexpr int kHeldSums = kHoldsRow ? kChunksPerLane : 1;
@@ -68,10 +68,6 @@ JITNORM_INLINE void load_gradient_row(const Arguments& a, Int64 row, const Gradi
   for (int j = 0; j < kHeldGradients; ++j) load_gradient_chunks(a, row, thread.index(j), to.chunks[j]);
 }
 
-// 16-byte accesses per chunk.
-template <typename StagedChunk>
-constexpr int kAccessesOf = StagedChunk::kBytes / 16;
-
 // Chunks j of the lanes that share a row, in shared memory: of a tensor of the row at this place.
 JITNORM_INLINE uint4* staged_chunks(int place, int tensor, int j, int lane) {
   extern __shared__ uint4 staged[];
@@ -89,13 +85,6 @@ JITNORM_INLINE uint4* staged_weight(int j, int lane) {
 // What follows both.
 JITNORM_INLINE uint4* end_of_staged() { return staged_weight(kStaysShared ? kChunksPerLane : 0, threadIdx.x); }
 
-// The position of an access among those to the chunks of such lanes. They are permuted so that lanes use different
-// banks both when they copy adjacent accesses and when they read their own chunks.
-template <int kAccesses>
-JITNORM_INLINE int place_of_access(int access) {
-  return access ^ access / 8 % kAccesses;
-}
-
 // Begins to copy chunks of a row for all lanes, each of which copies parts that make whole sectors with the others';
 // zeros if there is no such row.
 template <typename StagedChunk, typename T>
@@ -112,14 +101,6 @@ JITNORM_INLINE void stage_chunks(uint4* to, const T* row, int first, int lane, b
                  "l"(from + (is_in_row ? of_row : 0)), "r"(is_in_row ? 16 : 0)
                  : "memory");
   }
-}
-
-template <typename StagedChunk>
-JITNORM_INLINE void take_chunk(const uint4* from, int lane, StagedChunk& to) {
-  constexpr int kAccesses = kAccessesOf<StagedChunk>;
-  uint4* accesses = reinterpret_cast<uint4*>(&to);
-  JITNORM_UNROLL
-  for (int i = 0; i < kAccesses; ++i) accesses[i] = from[place_of_access<kAccesses>(lane * kAccesses + i)];
 }
 
 // The mean and rstd of the row at this place, for each warp that works on it. If they are loaded with the row, they

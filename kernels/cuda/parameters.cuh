@@ -4,6 +4,7 @@
 #include "../common/given_scales.h"
 #include "../common/normalize.h"
 #include "source.cuh"
+#include "staged_chunks.cuh"
 
 // Long rows are encoded a few chunks at a time, by the same code: unrolled in full, 8 chunks took NVRTC 0.34 s instead
 // of 0.2, and the compiler kept their unpacked floats, twice the size of the chunks, which exceeds the registers.
@@ -36,21 +37,51 @@ constexpr bool kLoadsWeightInFlight =
 constexpr bool kFindsFactorsEarly = kPrefetchesWeight && kHurriesWarps && !kLoadsWeightInFlight;
 
 #ifdef JITNORM_SHARES_PARAMETERS
-// Persistent blocks have float32 parameters in shared memory, after the rows: a chunk in four pieces, each next to
-// those of other lanes. From the L1 cache, they would have to be sorted for every row.
+// Persistent blocks have the parameters in shared memory, after the rows: a chunk in pieces, each next to those of
+// other lanes. From the L1 cache, those in float32 would have to be sorted for every row.
+constexpr int kPieces = kAccessesOf<WeightChunk>;
+
 JITNORM_INLINE uint4* shared_pieces(int parameter, int index) {
   extern __shared__ uint4 staged[];
-  return staged + kRowsPerBlock * kStagedRows * kStagedBytes / 16 + parameter * (4 * kSharedChunks) + index;
+  return staged + kRowsPerBlock * kStagedRows * kStagedBytes / 16 + parameter * (kPieces * kSharedChunks) + index;
 }
 
-JITNORM_INLINE void share_parameter(const Chunk<float, 16>& chunk, int parameter, int index) {
+JITNORM_INLINE void share_parameter(const WeightChunk& chunk, int parameter, int index) {
   JITNORM_UNROLL
-  for (int i = 0; i < 4; ++i) shared_pieces(parameter, index)[i * kSharedChunks] = chunk.accesses[i];
+  for (int i = 0; i < kPieces; ++i) shared_pieces(parameter, index)[i * kSharedChunks] = chunk.accesses[i];
 }
 
-JITNORM_INLINE void take_parameter(Chunk<float, 16>& chunk, int parameter, int index) {
+JITNORM_INLINE void take_parameter(WeightChunk& chunk, int parameter, int index) {
   JITNORM_UNROLL
-  for (int i = 0; i < 4; ++i) chunk.accesses[i] = shared_pieces(parameter, index)[i * kSharedChunks];
+  for (int i = 0; i < kPieces; ++i) chunk.accesses[i] = shared_pieces(parameter, index)[i * kSharedChunks];
+}
+#endif
+
+#ifdef JITNORM_COPIES_PARAMETERS
+constexpr bool kFillsLanes = kChunks == kChunkSlots * kThreadsPerRow;
+
+// The parameters of the chunks that a warp has in such a slot, in shared memory.
+JITNORM_INLINE uint4* copied_parameter(int parameter, int slot) {
+  extern __shared__ uint4 staged[];
+  const int thread = (parameter * kChunkSlots + slot) * kThreads + threadIdx.x / 32 * 32;
+  return staged + thread * kAccessesOf<WeightChunk>;
+}
+
+// Begins to copy a parameter of the chunk `index` and those of the warp's other lanes, through the L1 cache, which has
+// what other rows copied. Each lane copies parts that make whole sectors with the others'; of those past the row,
+// nothing is read.
+JITNORM_INLINE void copy_parameter(uint4* to, const Weight* parameter, int index) {
+  constexpr int kAccesses = kAccessesOf<WeightChunk>;
+  const int lane = threadIdx.x % 32, access = (index - lane) * kAccesses + lane;
+  const uint4* from = reinterpret_cast<const uint4*>(parameter) + access;
+  const UInt32 address = (UInt32)__cvta_generic_to_shared(to + place_of_access<kAccesses>(lane));
+  JITNORM_UNROLL
+  for (int i = 0; i < kAccesses; ++i) {  // places repeat after 32 accesses
+    const bool is_in_row = kFillsLanes || access + 32 * i < kChunks * kAccesses;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(address + 512 * i), "l"(from + 32 * i),
+                 "r"(is_in_row ? 16 : 0)
+                 : "memory");
+  }
 }
 #endif
 
@@ -89,13 +120,26 @@ struct Parameters {
     if constexpr (kHasBias) share_parameter(bias, 1, index);
   }
 
-  JITNORM_INLINE void take(const Arguments&, int index) {
+  JITNORM_INLINE void take(const Arguments&, int, int index) {
     take_parameter(weight, 0, index);
     if constexpr (kHasBias) take_parameter(bias, 1, index);
   }
 #else
+#ifdef JITNORM_COPIES_PARAMETERS
+  JITNORM_INLINE static void copy(const Arguments& a, int slot, int index) {
+    copy_parameter(copied_parameter(0, slot), a.weight, index);
+    if constexpr (kHasBias) copy_parameter(copied_parameter(1, slot), a.bias, index);
+  }
+
+  JITNORM_INLINE void take(const Arguments&, int slot, int) {
+    const int lane = threadIdx.x % 32;
+    take_chunk(copied_parameter(0, slot), lane, weight);
+    if constexpr (kHasBias) take_chunk(copied_parameter(1, slot), lane, bias);
+  }
+#else
   // Loads those that were not loaded early.
-  JITNORM_INLINE void take(const Arguments& a, int index) { load(a, index); }
+  JITNORM_INLINE void take(const Arguments& a, int, int index) { load(a, index); }
+#endif
 #endif
 
   JITNORM_INLINE void find_factors() {

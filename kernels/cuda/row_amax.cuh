@@ -35,7 +35,7 @@ JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsA
     visit_chunks(row, [&](HeldChunk& h, int j) {
       if constexpr (kChunksPerLane > kChunksAtOnce) forget_unpacked(h);
       Parameters& parameters = of.parameters[kPrefetchesWeight ? j : 0];
-      if constexpr (!kPrefetchesWeight) parameters.take(a, row.index(j));
+      if constexpr (!kPrefetchesWeight) parameters.take(a, j, row.index(j));
       float y[kChunkSize];
       normalize_chunk(h, parameters, row.statistic, y);
       keep_normalized(h, y);

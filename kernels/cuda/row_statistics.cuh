@@ -108,6 +108,10 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
     if constexpr (kLoadsWeightInFlight) load_weights(a, of);
     if constexpr (!kCenters) meanwhile();
     sums.total(totals, lane, [] { signal_after(Phase::kSummed); });
+#ifdef JITNORM_COPIES_PARAMETERS
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncwarp();
+#endif
     JITNORM_UNROLL
 #ifdef JITNORM_TWO_SIZES
     for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic.rstd = reciprocal_rms_of(totals[r], a.size, a.eps);

@@ -21,7 +21,7 @@ JITNORM_INLINE float own_amax(const Arguments& a, Rows& of) {
   float amax = 0.0f;
   visit_chunks(of.rows[0], [&](HeldChunk& h, int j) {
     Parameters& parameters = of.parameters[kPrefetchesWeight ? j : 0];
-    if constexpr (!kPrefetchesWeight) parameters.take(a, of.rows[0].index(j));
+    if constexpr (!kPrefetchesWeight) parameters.take(a, j, of.rows[0].index(j));
     float y[kChunkSize];
     normalize_chunk(h, parameters, of.rows[0].statistic, y);
     amax = max_magnitude(amax, chunk_amax(y, of.rows[0].index(j)));

@@ -27,6 +27,7 @@ SHARED_MODULES = (
     "config.py",
     "config_rules.py",
     "config_text.py",
+    "copied_parameters.py",
     "dtypes.py",
     "entry_point.py",
     "extents.py",

@@ -60,15 +60,6 @@ def test_a_kept_form_stays_unless_another_gains_much() -> None:
     assert [form_at(groups, found) for groups in (6, 14, 33)] == ["2", "1w", "2"]
 
 
-def test_kept_forms_of_short_rows_with_whole_groups_stay() -> None:
-    kept = {(str(NORM), "usual"): "2:2"}
-    samples = [
-        replace(sample(8, {"1w": 0.0, "2": 0.3}), config=replace(NORM, hidden_size=size)) for size in (4096, 4080)
-    ]
-    (found,) = (each.forms for each in Fitting(4 * samples, HOPPER, kept).fitted() if each.row_class == "usual")
-    assert [form_at(8, found, is_whole=is_whole) for is_whole in (False, True)] == ["1w", "2"]
-
-
 def test_kept_forms_of_kernels_without_samples_stay() -> None:
     kept = {(str(replace(NORM, residual=True)), row_class): "2:2w" for row_class in ("few", "many")}
     found = Fitting([sample(8, {"1w": 0.0, "2": 0.1})], HOPPER, kept).fitted()
@@ -137,3 +128,9 @@ def test_forms_that_would_split_chunks_in_vain_have_no_schedule() -> None:
     assert schedules_of(plain, forms, HOPPER) == ["9x1h", "9x1wq", "9x1wqh"]
     blocks = KernelConfig.parse("rmsnorm:hidden_size=4608,quant=e2m1/16/e4m3")
     assert schedules_of(blocks, forms, HOPPER) == [None, "9x1wq", None]
+
+
+def test_forms_that_would_copy_parameters_in_vain_have_no_schedule() -> None:
+    forms = ["1q", "1qc"]
+    assert schedules_of(KernelConfig("layernorm", 2560), forms, HOPPER) == ["5x1q", "5x1qc"]
+    assert schedules_of(KernelConfig("layernorm", 2568), forms, HOPPER) == ["6x1q", None]
