@@ -100,7 +100,7 @@ class Dispatcher:
         first = self.positions[0]
         several = self.positions if len(self.positions) > 1 else (slice(first, first + 1),)
         self.outputs_among: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(*several)
-        self._weight = next((i for i, a in enumerate(tensors) if a.name.endswith("weight")), None)
+        self._weight = next((i for i, a in enumerate(tensors) if a.field == "weight"), None)
         self._dtypes = {a.field: i for i, a in enumerate(tensors) if a.field in ("angles", "positions", "slots")}
         functions = launcher().make_dispatcher(json.dumps(dispatch_signature(example)))
         self.launch, self._learn, self._facts, self.find, self.make_torch_call = functions

@@ -127,7 +127,7 @@ def _check_fields(config: KernelConfig) -> None:
     require_one_of("input dtype", config.input, ("float32",) if config.op == "sum_rows" else inputs)
     weights: tuple[str, ...] = FLOAT_DTYPES if config.op == "sum_rows" else ("none",)
     if config.normalizes:
-        weights = (default_weight(config.op, config.input), "float32", "none")
+        weights = (config.input, "float32", "none")
     require_one_of("weight dtype", config.weight, tuple(dict.fromkeys(weights)))
     if config.normalizes and config.weight == "none" and (config.unit_bias or config.bias):
         name = "unit_bias" if config.unit_bias else "bias"

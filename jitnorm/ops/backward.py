@@ -146,7 +146,7 @@ def layernorm_backward(
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
         mean: the mean of each row, float32, as many elements as there are rows, from `layernorm_with_statistics`.
         rstd: the reciprocal of the standard deviation of each row, likewise.
-        gemma: the factors, float32, shape (hidden_size,).
+        gemma: the factors, shape (hidden_size,), the input's dtype or float32.
         residual_grad: a gradient that is added to the input's; like the input.
         input_grad: where to write the input's, like it; None allocates. It may be `grad` itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.

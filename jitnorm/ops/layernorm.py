@@ -33,8 +33,9 @@ def layernorm(
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
-        gemma: the factors, float32, shape (hidden_size,); FlashInfer's name for gamma. None for no factors.
-        beta: what is added, float32, shape (hidden_size,); None, without `gemma`, adds nothing.
+        gemma: the factors, shape (hidden_size,), the input's dtype or float32; FlashInfer's name for gamma. None for no
+            factors.
+        beta: what is added, like `gemma`; None, without `gemma`, adds nothing.
         eps: added to the variance.
         out: where to write, like the input; None allocates. It may be the input itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
@@ -67,8 +68,8 @@ def layernorm_with_statistics(
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
-        gemma: the factors, float32, shape (hidden_size,); None, together with `beta`, for none.
-        beta: what is added, float32, shape (hidden_size,); None, without `gemma`, adds nothing.
+        gemma: the factors, shape (hidden_size,), the input's dtype or float32; None, together with `beta`, for none.
+        beta: what is added, like `gemma`; None, without `gemma`, adds nothing.
         eps: added to the variance.
         out: where to write the norm, like the input; None allocates. It may be the input itself.
         mean: where to write the mean of each row, float32, as many elements as there are rows; None allocates (...).

@@ -42,8 +42,8 @@ def gated_add_layernorm(
             row; rows at any stride.
         residual: like the input.
         gate: like the input, such as a view of a tensor of all modulations.
-        gemma: float32, shape (hidden_size,).
-        beta: float32, shape (hidden_size,).
+        gemma: the factors, shape (hidden_size,), the input's dtype or float32.
+        beta: what is added to the norm, like `gemma`.
         eps: added to the variance.
         gate_bias: float32, shape (hidden_size,), added to the gate; None adds nothing.
         input_scale: float32 tensor of one element that the gate is multiplied by, such as the scale of a quantized

@@ -121,18 +121,26 @@ class LayerNorm(torch.nn.Module):  # type: ignore[misc]
     Args:
         hidden_size: elements of a row.
         eps: added to the variance.
-        device: device of the weight and the bias, which are float32.
+        device: device of the weight and the bias.
+        dtype: dtype of the weight and the bias, the inputs' or float32; None: torch's default.
     """
 
-    def __init__(self, hidden_size: int, eps: float = 1e-5, *, device: torch.device | str | None = None) -> None:
+    def __init__(
+        self,
+        hidden_size: int,
+        eps: float = 1e-5,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         self.hidden_size, self.eps = hidden_size, eps
-        self.weight = torch.nn.Parameter(torch.ones(hidden_size, device=device, dtype=torch.float32))
-        self.bias = torch.nn.Parameter(torch.zeros(hidden_size, device=device, dtype=torch.float32))
+        self.weight = torch.nn.Parameter(torch.ones(hidden_size, device=device, dtype=dtype))
+        self.bias = torch.nn.Parameter(torch.zeros(hidden_size, device=device, dtype=dtype))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Normalize the rows of a tensor of shape (..., hidden_size)."""
-        return layernorm(x, self.weight.float(), self.bias.float(), self.eps)  # a model's `.to` may have narrowed them
+        return layernorm(x, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """The arguments."""

@@ -36,8 +36,9 @@ class Normalize:
 
     def load_parameters(self, arguments: Arguments, index: UInt) -> Parameters:
         """Load the parameters of chunk `index`."""
-        weight = self._load(arguments, "weight", self._constants.config.weight, index) if self.normalizes else []
-        return Parameters(weight, self._load(arguments, "bias", "float32", index) if self.centers else [])
+        dtype = self._constants.config.weight
+        weight = self._load(arguments, "weight", dtype, index) if self.normalizes else []
+        return Parameters(weight, self._load(arguments, "bias", dtype, index) if self.centers else [])
 
     def mean_of(self, total: Value) -> Value:
         """A sum over a row, divided by its length."""
@@ -58,7 +59,7 @@ class Normalize:
         weights = self._floats(parameters.weight, self._constants.config.weight)
         scaled = [mul_rn(self.centered(h, statistic.mean), statistic.rstd) for h in floats]
         if self.centers:
-            biases = self._floats(parameters.bias, "float32")
+            biases = self._floats(parameters.bias, self._constants.config.weight)
             return [add_rn(mul_rn(h, w), b) for h, w, b in zip(scaled, weights, biases, strict=True)]
         if self._constants.config.unit_bias:  # a bias of zero is not added: -0 keeps its sign
             weights = [add_rn(w, f32(1.0)) for w in weights]

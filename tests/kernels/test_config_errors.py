@@ -13,7 +13,7 @@ from jitnorm.kernels.config import KernelConfig
         ("rmsnorm:", "no hidden_size"),
         ("softmax:hidden_size=64", r"op: is 'softmax'; allowed are 'rmsnorm', 'layernorm', 'quantize'"),
         ("layernorm:hidden_size=64,unit_bias=true", "op: is 'layernorm', which has no unit_bias; .* use 'rmsnorm'"),
-        ("layernorm:hidden_size=64,weight=float16", "weight dtype: is 'float16'; allowed are 'float32'"),
+        ("layernorm:hidden_size=64,weight=float16", "weight dtype: is 'float16'; allowed are 'bfloat16', 'float32'"),
         ("quantize:hidden_size=64,quant=e2m1/16,gate_columns=48", "granularity: is 48, which does not divide"),
         ("quantize:hidden_size=64,quant=e2m1/16,gate_columns=65", "granularity: is 65; 1 to 64 is allowed"),
         ("quantize:hidden_size=64,activation=tanh", "activation: is 'tanh'; allowed are 'silu', 'gelu', .* 'relu2', "),

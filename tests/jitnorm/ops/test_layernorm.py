@@ -11,7 +11,7 @@ from expected import assert_same_bytes
 from frameworks import CPU_FRAMEWORKS
 from inputs import ALL_DTYPES, INPUT_KINDS, in_turn, make_input, make_weight
 
-from jitnorm import layernorm, layernorm_with_statistics
+from jitnorm import layernorm, layernorm_backward, layernorm_with_statistics
 from jitnorm.reference import layernorm_f32, layernorm_statistics_f32, round_to
 
 
@@ -29,6 +29,21 @@ def test_it_gives_the_reference_s_bytes(size: int, dtype: str) -> None:
     for kind in INPUT_KINDS:
         x = make_input(kind, 5, size, dtype)
         assert_same_bytes(layernorm(x, gamma, beta), expected_layernorm(x, gamma, beta), kind)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("size", [17, 512, 1000])
+def test_parameters_in_the_input_s_dtype_are_widened(size: int, dtype: str) -> None:
+    x, gamma, beta = make_input("real", 5, size, dtype), make_weight(size, dtype), make_weight(size, dtype, seed=2)
+    wide = gamma.astype(np.float32), beta.astype(np.float32)
+    found, expected = (layernorm_with_statistics(x, *given) for given in ((gamma, beta), wide))
+    for each, exact in zip(found, expected, strict=True):
+        assert_same_bytes(each, exact, dtype)
+    assert_same_bytes(found[0], expected_layernorm(x, *wide))
+    grads, exact_grads = (layernorm_backward(x, x, *found[1:], each) for each in (gamma, wide[0]))
+    assert_same_bytes(grads[0], exact_grads[0])
+    for each, exact in zip(grads[1:], exact_grads[1:], strict=True):
+        assert_same_bytes(each, round_to(exact, dtype))
 
 
 @pytest.mark.parametrize(("size", "dtype"), in_turn([1, 17, 513, 1000], list(ALL_DTYPES)))
@@ -86,7 +101,7 @@ def test_it_may_be_in_place_and_rows_may_lie_at_any_stride() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"gemma": np.ones(64, np.float16)}, "gemma: dtype is float16, expected float32"),
+        ({"gemma": np.ones(64)}, "gemma dtype: is 'float64'; allowed are 'float16', 'float32'"),
         ({"beta": np.ones(64, np.float16)}, "beta: dtype is float16, expected float32"),
         ({"beta": np.ones(63, np.float32)}, r"beta: shape is \(63,\), expected \(64,\)"),
         ({"out": np.ones((4, 64), np.float32)}, "out: dtype is float32, expected float16"),

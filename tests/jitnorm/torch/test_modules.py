@@ -72,12 +72,13 @@ def test_norm_and_quantization() -> None:
     assert fp8(x, scale=scale) == jitnorm.norm_quantize(x, fp8.weight, spec=jitnorm.FP8_TENSOR, scale=scale)
 
 
-def test_layer_normalization_takes_weights_that_a_model_has_narrowed() -> None:
+def test_layer_normalization_takes_parameters_in_float32_or_the_input_s_dtype() -> None:
     norm, x = LayerNorm(SIZE), tensor(4, SIZE)
     norm.weight.copy_(tensor(SIZE))
     expected = jitnorm.layernorm(x, norm.weight, norm.bias, 1e-5)
     assert torch.equal(norm(x), expected)
     assert torch.equal(norm.bfloat16()(x), expected)
+    assert LayerNorm(SIZE, dtype=torch.bfloat16).weight.dtype == torch.bfloat16
 
 
 def test_state_dicts_go_to_torch_s_modules_and_back() -> None:
