@@ -45,11 +45,21 @@ def form_key(key: KernelConfig) -> KernelConfig | None:
         True
     """
     gate_columns = _ANY_LENGTH if key.gate_columns == key.hidden_size else key.gate_columns
-    second_size = key.second_size * _ANY_LENGTH // key.hidden_size
+    second_size = second_size_of(_ANY_LENGTH) if key.second_size else 0
     try:
         return replace(key, hidden_size=_ANY_LENGTH, gate_columns=gate_columns, second_size=second_size)
     except ValueError:
         return None
+
+
+def second_size_of(hidden_size: int) -> int:
+    """The length that stands for any of a pair's second rows: a quarter of the first ones', in whole chunks.
+
+    Example:
+        >>> second_size_of(4096), second_size_of(1040)
+        (1024, 256)
+    """
+    return max(1, hidden_size // 4 // CHUNK_SIZE) * CHUNK_SIZE
 
 
 def has_whole_groups(hidden_size: int) -> bool:

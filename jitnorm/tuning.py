@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from jitnorm.fitted_forms import Forms, fitted_schedule, read_forms
+from jitnorm.fitted_forms import Forms, fitted_schedule, read_forms, second_size_of
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.few_rows import few_rows_schedule
 from jitnorm.kernels.quant_spec import QuantSpec
@@ -105,8 +105,9 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
 
     One measurement serves them all. It ignores which 16-bit dtype is used, strides, PDL, Gemma's weight + 1, the
     rounding of the norm, where scales are stored, whether a single scale is given or has a floor, batches, gathering,
-    and the activation of gates; without gates or a norm, any counts as GELU. One-byte codes count as E4M3, and their
-    groups as groups of 128. Experts count as a mask: tensors say how many rows they have.
+    the length of a pair's second rows, and the activation of gates; without gates or a norm, any counts as GELU.
+    One-byte codes count as E4M3, and their groups as groups of 128. Experts count as a mask: tensors say how many rows
+    they have.
 
     Example:
         >>> str(tuning_key(KernelConfig.parse("rmsnorm:hidden_size=64,input=float16,pdl=true"))).split(",")[1]
@@ -140,6 +141,7 @@ def tuning_key(config: KernelConfig) -> KernelConfig:
         inverse_global_scale=False,
         activation=_alone(config),
         values_first=False,
+        second_size=second_size_of(config.hidden_size) if config.second_size else 0,
         schedule="",
     )
 

@@ -116,7 +116,7 @@ def _of_norm(config: KernelConfig, target: Target, row_class: str) -> RowSchedul
             return None
         # Few rows need not share a persistent block: layer normalization to FP8 took 1.20 times as long as the fastest.
         return _shortest(config, ceil_div(groups, PREFERRED_WARPS))
-    if config.second_size or config.prenorm:
+    if config.prenorm:
         return None
     return _shortest(config, ceil_div(groups, MAX_WARPS), is_fast=True)
 
@@ -124,7 +124,7 @@ def _of_norm(config: KernelConfig, target: Target, row_class: str) -> RowSchedul
 def _in_cluster(config: KernelConfig) -> RowSchedule | None:
     """A chunk per lane in blocks of a cluster, for rows so long that they gain more than its barriers cost."""
     groups = groups_of(config)
-    is_alone = has_separate_parts(config) or config.second_size or config.prenorm or config.amax_parts
+    is_alone = has_separate_parts(config) or config.prenorm or config.amax_parts
     if groups < _CLUSTERED_GROUPS or is_alone:
         return None
     warps = round_up(groups, _BLOCKS)

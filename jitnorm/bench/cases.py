@@ -41,6 +41,7 @@ class Measured:
         multiples: what M and H must be multiples of.
         only_large: whether it is measured on large tensors only.
         most_rows: the maximum number of rows to measure; None for no limit.
+        lengths: the lengths of its rows, by their names in a configuration, from H.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Measured:
     only_large: bool = False
     most_rows: int | None = None
     bytes_per_row: int = 0
+    lengths: Callable[[int], Mapping[str, int]] = lambda h: {"hidden_size": h}
 
     def bytes_at(self, m: int, h: int) -> int:
         """Bytes that a call of shape (m, h) reads and writes."""
@@ -59,7 +61,7 @@ class Measured:
 
     def config(self, hidden_size: int) -> KernelConfig:
         """The call-independent part of its kernel's configuration; ValueError if it has none."""
-        return config_of(*chosen_of(CATALOGUE[self.op], {**self.choices, "hidden_size": hidden_size}))
+        return config_of(*chosen_of(CATALOGUE[self.op], {**self.choices, **self.lengths(hidden_size)}))
 
     def shapes(self, shapes: Shapes) -> list[Shape]:
         """The shapes at which to measure the op, without those it does not support."""
@@ -245,6 +247,8 @@ OPS = (
         most_rows=64,
     ),
     _of("layernorm", "layernorm", only_large=True),
+    _of("layernorm alone", "layernorm", weight="none", only_large=True),
+    _of("layernorm bf16", "layernorm", weight="bfloat16", only_large=True),
     _of("gated add", "gated_add_layernorm", gate_bias=True, only_large=True),
     _of("adaptive", "adaptive_layernorm", residual=True, gate_bias=True, modulation_bias=True, only_large=True),
     _of("adaptive mxfp8", "adaptive_layernorm_quantize", quant="mxfp8", residual=True, only_large=True),
@@ -260,7 +264,10 @@ OPS = (
     _of("layernorm with statistics", "layernorm_with_statistics", only_large=True),
     _of("layernorm fp8", "layernorm_quantize", quant="fp8", rounding="output", only_large=True),
     _of("layernorm mxfp8", "layernorm_quantize", quant="mxfp8", only_large=True),
-    Measured("q_kv_rmsnorm", "q_kv_rmsnorm", {}, 1.25 * _RMSNORM.bytes_per_element, _q_kv, (1, 64), only_large=True),
+    replace(
+        Measured("q_kv_rmsnorm", "q_kv_rmsnorm", {}, 1.25 * _RMSNORM.bytes_per_element, _q_kv, (1, 64)),
+        lengths=lambda h: {"hidden_size": h, "second_size": h // 4}, only_large=True,
+    ),
     _of("rmsnorm batched", "rmsnorm_batched", only_large=True),
     _of("rmsnorm alone", "rmsnorm", weight="none", only_large=True),
     _of("rmsnorm backward", "rmsnorm_backward", only_large=True),

@@ -36,6 +36,11 @@ JITNORM_INLINE float reciprocal_rms(float sum_of_squares, float eps) {
 #ifdef JITNORM_TWO_SIZES
 // For a row of that size, up to kHiddenSize.
 JITNORM_INLINE float reciprocal_rms_of(float sum_of_squares, int size, float eps) {
+  if constexpr (kTakesFastPath) {
+    const float mean = fast_quotient(sum_of_squares, (float)size, fast_reciprocal((float)size));
+    const float square = add_rn(mean, eps);
+    if (is_in_normal_range(sum_of_squares) && is_in_normal_range(square)) return fast_reciprocal_root(square);
+  }
   return reciprocal_rn(sqrt_rn(add_rn(div_rn(sum_of_squares, (float)size), eps)));
 }
 

@@ -27,9 +27,13 @@ def kernels() -> dict[str, KernelConfig]:
 
 
 def kernels_of(measured: Measured, dtype: str) -> list[KernelConfig]:
-    """The kernels of an op for such an input, unless its input has one dtype only; none if it takes no FP8."""
+    """The kernels of an op for such an input, unless its input has one dtype only; none if it takes no FP8.
+
+    Measured inputs are in bfloat16: so are parameters in their dtype.
+    """
     of_input = {} if "input" in CATALOGUE[measured.op].choices else {"input": dtype}
-    chosen = {"hidden_size": HIDDEN_SIZE, "row_class": "some", **of_input, **measured.choices}
+    of_weight = {"weight": dtype} if measured.choices.get("weight") == "bfloat16" else {}
+    chosen = {"hidden_size": HIDDEN_SIZE, "row_class": "some", **of_input, **measured.choices, **of_weight}
     try:
         return configs_of(measured.op, chosen, TARGET)
     except ValueError:
