@@ -26,7 +26,7 @@ from .short_rows import packings, small_row_schedule
 from .split_chunks import may_split
 from .target import Target
 
-MOST_CANDIDATES = 36
+MOST_CANDIDATES = 42
 # With more chunks per lane, their floats leave room for too few threads.
 _MOST_UNPACKED_CHUNKS = 2
 # With more, a single row takes longer.
@@ -144,13 +144,15 @@ def _copying_parameters(config: KernelConfig, row_class: str) -> Iterator[RowSch
         return
     for split in _splits(groups):
         chunks = split.chunks_per_lane
+        if chunks > (_MOST_UNPACKED_CHUNKS if is_small else _MOST_CHUNKS):
+            continue
         fast = replace(split, takes_fast_path=True, copies_parameters=True)
-        kept = replace(fast, keeps_unpacked=is_small and chunks <= _MOST_UNPACKED_CHUNKS)
-        yield from (kept, fast)
+        kept = replace(fast, keeps_unpacked=is_small)
+        yield kept
         if row_class in ("fewest", "few", "some"):
             yield from (replace(each, favours_latency=True) for each in (kept, fast))
-        else:
-            yield from (replace(each, rows_at_once=2) for each in (kept, fast) if config.op == "layernorm")
+            continue
+        yield replace(fast, rows_at_once=2) if config.op == "layernorm" else fast
         if row_class == "many":
             yield replace(fast, takes_fast_path=False)
         elif config.pdl:

@@ -125,7 +125,7 @@ def test_every_framework_gets_the_same_bytes(framework: str) -> None:
     [
         (lambda x, w: jitnorm.sandwich_rmsnorm(x, x[:, :32], w, w), r"residual: shape is \(2, 32\)"),
         (lambda x, w: jitnorm.sandwich_rmsnorm(x, x, w[:32], w), r"input_weight: shape is \(32,\), expected \(64,\)"),
-        (lambda x, w: jitnorm.sandwich_rmsnorm(x, x, w, w.astype(np.float32)), "weight: dtype is float32"),
+        (lambda x, w: jitnorm.sandwich_rmsnorm(x, x, w, w.astype(np.float32)), "input_weight: dtype is float16"),
         (lambda x, w: KernelConfig("rmsnorm", 64, sandwich=True), "sandwich: is True, which takes a residual"),
     ],
 )
