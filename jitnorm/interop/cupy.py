@@ -16,7 +16,7 @@ class CuPy(Framework):
     """Arrays of `cupy`."""
 
     float_dtype = "float32"
-    # All except arrays with a dtype of ml_dtypes; see docs/measured.md.
+    # All except arrays with a dtype of ml_dtypes; see docs/host.md.
     is_often_direct = True
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ class NumPy(Framework):
     """Arrays of `numpy`, on the CPU."""
 
     float_dtype = "float32"
-    # All except read-only arrays and those with a dtype of ml_dtypes; see docs/measured.md.
+    # All except read-only arrays and those with a dtype of ml_dtypes; see docs/host.md.
     is_often_direct = True
 
     def owns(self, tensor: Any) -> bool:

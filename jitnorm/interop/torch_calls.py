@@ -1,6 +1,6 @@
 """The fast path for torch tensors: functions of the launcher that make all checks, allocate outputs and launch.
 
-In Python they would add 1 us to a call; see docs/measured.md.
+In Python they would add 1 us to a call; see docs/host.md.
 """
 
 from __future__ import annotations

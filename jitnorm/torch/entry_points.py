@@ -1,6 +1,6 @@
 """The functions of an overload, generated from its schema, with a parameter for each argument.
 
-Functions with variable arguments would add 1 us to a call's 5; see docs/measured.md.
+Functions with variable arguments would add 1 us to a call's 5; see docs/host.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# Peak memory of a worker: Python, NVRTC and its largest kernels, or a C++ compiler; docs/measured.md.
+# Peak memory of a worker: Python, NVRTC and its largest kernels, or a C++ compiler; docs/host.md.
 WORKER_BYTES = 384 << 20
 _CGROUP = Path("/sys/fs/cgroup")
 
