@@ -43,8 +43,8 @@ def why_not_copied(config: KernelConfig, target: Target, schedule: RowSchedule) 
         return f"parameters that are copied are whole chunks in accesses of {_COPIED_BYTES} bytes"
     if schedule.prefetches_weight or schedule.loads_ahead or schedule.splits_chunks or not schedule.holds_row:
         return "parameters are copied neither early, nor in halves, nor for rows that are loaded ahead or again"
-    if schedule.lanes_per_row != WARP_LANES:
-        return "rows that share a warp do not copy their parameters"
+    if schedule.lanes_per_row != WARP_LANES or config.hidden_size < WARP_LANES * CHUNK_SIZE:
+        return "rows of less than a warp do not copy their parameters"
     if copied_bytes(config, schedule) > target.shared_bytes:
         return f"a multiprocessor has shared memory for {target.shared_bytes} bytes of parameters"
     return ""

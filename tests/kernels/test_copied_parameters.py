@@ -41,6 +41,7 @@ def test_norms_with_float32_parameters_may_copy_them(text: str) -> None:
         ("layernorm:hidden_size=2048,weight=none", "only norms with one weight, in float32"),
         ("quantize:hidden_size=2048,quant=e4m3/128/f32", "only norms with one weight, in float32"),
         ("rmsnorm:hidden_size=2048,pair=true,second_size=512,weight=float32", "only norms with one weight, in float32"),
+        ("layernorm:hidden_size=496", "rows of less than a warp"),
         ("layernorm:hidden_size=2040", "whole chunks in accesses of 16 bytes"),
         ("layernorm:hidden_size=2048,vector_bytes=8", "whole chunks in accesses of 16 bytes"),
         ("layernorm:hidden_size=1920,quant=e4m3/96/f32", "blocks of 96 values"),
