@@ -11,10 +11,8 @@ from .config import KernelConfig
 from .dtypes import DTYPES
 from .numerics import CHUNK_SIZE, round_up
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
+from .rows_ahead import AHEAD_BYTES
 from .target import Target
-
-# Bytes of an asynchronous copy.
-_COPIED_BYTES = 16
 
 
 def copied_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
@@ -39,8 +37,8 @@ def why_not_copied(config: KernelConfig, target: Target, schedule: RowSchedule) 
     if config.quant is not None and config.quant.crosses_warps:
         return f"blocks of {config.quant.block_size} values take the shared memory of parameters"
     is_whole = config.encoded_size == config.hidden_size and config.hidden_size % CHUNK_SIZE == 0
-    if config.vector_bytes < _COPIED_BYTES or not is_whole:
-        return f"parameters that are copied are whole chunks in accesses of {_COPIED_BYTES} bytes"
+    if config.vector_bytes < AHEAD_BYTES or not is_whole:
+        return f"parameters that are copied are whole chunks in accesses of {AHEAD_BYTES} bytes"
     if schedule.prefetches_weight or schedule.loads_ahead or schedule.splits_chunks or not schedule.holds_row:
         return "parameters are copied neither early, nor in halves, nor for rows that are loaded ahead or again"
     if schedule.lanes_per_row != WARP_LANES or config.hidden_size < WARP_LANES * CHUNK_SIZE:

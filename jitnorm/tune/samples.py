@@ -103,5 +103,5 @@ def schedules_of(config: KernelConfig, forms: Sequence[str], target: Target) -> 
 
 
 def _lacks_option(schedule: RowSchedule, options: RowSchedule) -> bool:
-    """Whether a schedule neither splits chunks nor copies parameters where options say so."""
+    """Whether a schedule does not split chunks, or not copy parameters, where options say so."""
     return options.splits_chunks > schedule.splits_chunks or options.copies_parameters > schedule.copies_parameters

@@ -110,7 +110,7 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
     sums.total(totals, lane, [] { signal_after(Phase::kSummed); });
 #ifdef JITNORM_COPIES_PARAMETERS
     asm volatile("cp.async.wait_all;" ::: "memory");
-    __syncwarp();
+    __syncwarp();  // a lane's parameters were copied by others, too
 #endif
     JITNORM_UNROLL
 #ifdef JITNORM_TWO_SIZES
