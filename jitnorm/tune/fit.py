@@ -154,7 +154,9 @@ class Fitting:
     def __init__(self, samples: Sequence[Sample], target: Target, kept: Forms = MappingProxyType({})) -> None:
         self._samples, self._target, self._kept = samples, target, kept
         self._forms = forms_in(samples, kept.values())
-        self._grid = [schedules_of(sample.config, self._forms, target) for sample in samples]
+        distinct = dict.fromkeys(sample.config for sample in samples)  # classes of rows have kernels in common
+        of_config = {config: schedules_of(config, self._forms, target) for config in distinct}
+        self._grid = [of_config[sample.config] for sample in samples]
 
     def fitted(self) -> Iterator[FittedForms]:
         """The forms for each of the kernels and classes of rows, and those kept of kernels that have no samples."""
