@@ -32,10 +32,8 @@ def padded_rows(config: KernelConfig) -> Extent:
 
 def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
     """Blocks of `rows_per_block` rows, each of one row set or matrix, that cover all rows a kernel visits."""
-    if config.experts:  # besides rows, each expert has its last block, which may be smaller, and its padding
-        return written_rows(config).ceil_div(rows_per_block) + extent(
-            (1 if rows_per_block == 1 else 2) * config.experts
-        )
+    if config.experts:  # besides rows, each expert has its last block, which may be smaller; on the CPU, its padding
+        return written_rows(config).ceil_div(rows_per_block) + extent(config.experts)
     # Rows excluded by a mask are not padded, either.
     if config.passes_sums:
         return ROWS.ceil_div(config.ranks) * config.ranks

@@ -49,17 +49,32 @@ JITNORM_INLINE void zero_four(Scale* scales) {
   }
 }
 
-// Zeroes the scales of all rows that pad the last tiles, four columns at once: one row has 127 of them behind it.
-JITNORM_INLINE void pad_scales(const Arguments& a, int thread, int threads) {
+// Four rows' scales that follow each other in a tile, of four columns.
+struct alignas(16) FourRows {
+  UInt32 scales[4];
+};
+
+// Zeroes the scales of all rows that pad the last tiles of a swizzled layout: one row has 127 of them behind it.
+JITNORM_INLINE void pad_tiles(const Arguments& a, int thread, int threads) {
+  constexpr int kPerColumns = (kPaddedRowMultiple + 3) / 4, kStep = kPaddedRowMultiple == 128 ? 32 : 1;
   const int rows = (int)(a.rows % kPaddedRowMultiple);
-  if (kHasSwizzledScales && rows != 0) {
-    Scale* tiles = a.block_scale + swizzled_offset(a.rows - rows, 0);
-    for (int i = thread; i < kPaddedRowMultiple * (kPaddedScaleColumns / 4); i += threads) {
-      const int within = i % kPaddedRowMultiple;
-      const int row = kPaddedRowMultiple == 128 ? within % 4 * 32 + within / 4 : within;
-      if (row >= rows) zero_four(tiles + 4 * (Int64)i);
+  if (rows == 0) return;
+  Scale* tiles = a.block_scale + swizzled_offset(a.rows - rows, 0);
+  const bool is_aligned = reinterpret_cast<UInt64>(tiles) % sizeof(FourRows) == 0;
+  for (int i = thread; i < kPerColumns * (kPaddedScaleColumns / 4); i += threads) {
+    const int first = i % kPerColumns * (kStep == 1 ? 4 : 1);  // of four rows, kStep apart
+    Scale* scales = tiles + 16 * (Int64)i;
+    const bool is_whole = is_aligned && first >= rows;
+    if (is_whole) *reinterpret_cast<FourRows*>(scales) = FourRows{};
+    for (int n = 0; n < 4; ++n) {
+      if (!is_whole && first + n * kStep >= rows) zero_four(scales + 4 * n);
     }
   }
+}
+
+// Zeroes the scales of all rows that pad the layout.
+JITNORM_INLINE void pad_scales(const Arguments& a, int thread, int threads) {
+  if constexpr (kHasSwizzledScales) pad_tiles(a, thread, threads);
   const int padding = (int)(padded_rows(a.rows) - a.rows);
   for (int i = thread; kHasColumnMajorScales && i < padding * kPaddedScaleColumns; i += threads) {
     a.block_scale[linear_offset(a.rows + i % padding, i / padding, a.rows)] = Scale{};

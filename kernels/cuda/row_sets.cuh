@@ -158,27 +158,39 @@ JITNORM_INLINE void process_mapped_rows(ArgumentsOf arguments_of) {
 #endif
 #endif
 
-// A block of the rows of a matrix, and whether it is the last one.
+// A block of the rows of a matrix, and how many this has; 0 if there is no such block.
 struct FoundBlock {
-  UInt32 matrix, number;
-  bool is_found, is_last;
+  UInt32 matrix, number, blocks;
 };
 
-// Finds the matrix that a block belongs to, for blocks in increasing order: each lane knows how many blocks one of 32
-// matrices has.
+// All experts are looked at together: on an H200, NVFP4 of 64 experts' rows takes 0.97 of the time, in the mean of four
+// shapes, that it takes if blocks look at 32 after 32.
+#ifdef JITNORM_EXPERTS
+constexpr UInt32 kMatricesPerLane = (kExperts + 31) / 32;
+#else
+constexpr UInt32 kMatricesPerLane = 1;
+#endif
+
+// Finds the matrix that a block belongs to, for blocks in increasing order: each lane knows how many blocks some of the
+// matrices have.
 template <typename ArgumentsOf>
 struct BlockFinder {
   ArgumentsOf arguments_of;
   UInt32 matrices;
-  UInt32 first;  // the matrix of lane 0
-  UInt32 own;    // blocks of this lane's
-  UInt32 sum;    // and of all matrices before
+  UInt32 first;                  // the first matrix of lane 0
+  UInt32 own[kMatricesPerLane];  // blocks of this lane's
+  UInt32 sum;                    // of these and of all matrices before
 
   JITNORM_INLINE void look_at(UInt32 matrix, UInt32 before) {
     const UInt32 lane = threadIdx.x % 32;
     first = matrix;
-    own = matrix + lane < matrices ? (UInt32)blocks_of(counted_rows(arguments_of(matrix + lane))) : 0;
-    sum = own;
+    sum = 0;
+    JITNORM_UNROLL
+    for (UInt32 i = 0; i < kMatricesPerLane; ++i) {
+      const UInt32 each = matrix + lane * kMatricesPerLane + i;
+      own[i] = each < matrices ? (UInt32)blocks_of(counted_rows(arguments_of(each))) : 0;
+      sum += own[i];
+    }
     for (int distance = 1; distance < 32; distance *= 2) {
       const UInt32 others = __shfl_up_sync(kFullWarp, sum, distance);
       if (lane >= distance) sum += others;
@@ -189,14 +201,23 @@ struct BlockFinder {
   JITNORM_INLINE FoundBlock find(UInt32 block) {
     while (true) {
       const UInt32 reaching = __ballot_sync(kFullWarp, sum > block);
-      if (reaching != 0) {
-        const int lane = __ffs((int)reaching) - 1;
-        const UInt32 end = __shfl_sync(kFullWarp, sum, lane), begin = end - __shfl_sync(kFullWarp, own, lane);
-        return {first + lane, block - begin, true, block + 1 == end};
-      }
-      if (first + 32 >= matrices) return {0, 0, false, false};
-      look_at(first + 32, __shfl_sync(kFullWarp, sum, 31));
+      if (reaching != 0) return find_among(block, __ffs((int)reaching) - 1);
+      if (first + 32 * kMatricesPerLane >= matrices) return {};
+      look_at(first + 32 * kMatricesPerLane, __shfl_sync(kFullWarp, sum, 31));
     }
+  }
+
+  // Among the matrices of a lane.
+  JITNORM_INLINE FoundBlock find_among(UInt32 block, int lane) const {
+    UInt32 end = __shfl_sync(kFullWarp, sum, lane);
+    FoundBlock found = {};
+    JITNORM_UNROLL
+    for (UInt32 i = kMatricesPerLane; i-- > 0;) {
+      const UInt32 blocks = __shfl_sync(kFullWarp, own[i], lane), begin = end - blocks;
+      if (block < end) found = {first + lane * kMatricesPerLane + i, block - begin, blocks};
+      end = begin;
+    }
+    return found;
   }
 };
 
@@ -210,13 +231,18 @@ JITNORM_INLINE void process_counted_rows(ArgumentsOf arguments_of) {
   finder.look_at(0, 0);
   for (UInt32 block = row_block();; block += row_blocks()) {
     const FoundBlock found = finder.find(block);
-    if (!found.is_found) return;
-    process_rows(arguments_of(found.matrix), found.number);
+    if (found.blocks == 0) return;
+    const Arguments a = arguments_of(found.matrix);
+    process_rows(a, found.number, [&] {
 #ifdef JITNORM_EXPERTS
-    if (kHasSwizzledScales && found.is_last) {
-      pad_scales(arguments_of(found.matrix), thread_of_cluster(), kBlocksPerRow * kThreads);
-    }
+      // The expert's first blocks divide what pads its scales: a single block would be the last to end.
+      constexpr int kThreadsOfCluster = kThreads * kBlocksPerRow;
+      const UInt32 shares = found.blocks < kPaddedRowMultiple ? found.blocks : kPaddedRowMultiple;
+      if (kHasSwizzledScales && found.number < shares) {
+        pad_scales(a, found.number * kThreadsOfCluster + thread_of_cluster(), shares * kThreadsOfCluster);
+      }
 #endif
+    });
     if constexpr (kMeetsOverRows) {
       row_barrier();  // the next rows take the same shared memory
     } else {

@@ -120,15 +120,10 @@ JITNORM_INLINE void encode_heads(const Arguments& a, Rows& of, const RowEncoder 
 }
 #endif
 
-#ifdef JITNORM_EXPERTS
-// Blocks that cover the rows of an expert, and one for what pads its scales.
-JITNORM_INLINE Int64 blocks_of(Int64 rows) { return (rows + kRowsOfBlock - 1) / kRowsOfBlock + kHasSwizzledScales; }
-#else
 // Blocks that cover the rows of a row set; a division of unsigned numbers is a shift.
 JITNORM_INLINE Int64 blocks_of(Int64 rows) {
   return (UInt64)(visited_rows(rows) + kRowsOfBlock - 1) / (UInt64)kRowsOfBlock;
 }
-#endif
 
 // Row `number`, and what it is loaded from.
 JITNORM_INLINE Row locate_row(const Arguments& a, Int64 number, int thread) {
