@@ -13,6 +13,7 @@ from .numerics import ceil_div, round_up
 from .registers import (
     MOST_RESIDENT_THREADS,
     groups_of,
+    have_room_for_row,
     held_bytes,
     may_store_sum_late,
     residents_of,
@@ -91,7 +92,7 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
     for schedule in chain(_storing_early(config, by_rule), copying, own, common):
         if schedule not in known and schedule == with_room_for_weight(config, schedule):
             known.add(schedule)
-            if not why_unfit(config, target, schedule):
+            if not why_unfit(config, target, schedule) and have_room_for_row(config, schedule):
                 found.append(schedule)
     return found[:MOST_CANDIDATES]
 

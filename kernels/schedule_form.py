@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from .config import KernelConfig
 from .copied_parameters import why_not_copied
 from .numerics import ceil_div, round_up
-from .registers import MOST_RESIDENT_THREADS, groups_of, residents_of, with_room_for_weight
+from .registers import MOST_RESIDENT_THREADS, groups_of, have_room_for_row, residents_of, with_room_for_weight
 from .row_parts import has_separate_parts, side_by_side
 from .row_schedule import WARP_LANES, RowSchedule
 from .rows_ahead import loading_ahead
@@ -131,9 +131,10 @@ class ScheduleForm:
         )
 
     def _residing(self, divided: RowSchedule, config: KernelConfig, target: Target) -> RowSchedule:
-        """The same with its number of resident blocks."""
+        """The same with its number of resident blocks, if these have room for the row."""
         if divided.loads_ahead:
             return loading_ahead(config, target, divided)
         if not self.resident_threads:
             return divided
-        return replace(divided, resident_blocks=residents_of(self.resident_threads, divided.threads))
+        residing = replace(divided, resident_blocks=residents_of(self.resident_threads, divided.threads))
+        return residing if have_room_for_row(config, residing) else divided

@@ -8,6 +8,7 @@ import pytest
 from jitnorm.kernels.candidates import MOST_CANDIDATES, candidates
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
+from jitnorm.kernels.numerics import CHUNK_SIZE
 from jitnorm.kernels.target import Target
 from scheduled_configs import CONFIGS
 
@@ -112,9 +113,20 @@ def test_few_rows_do_not_take_turns_at_the_threads_of_a_block() -> None:
 
 def test_the_compiler_is_asked_for_a_block_more_whether_the_weight_is_loaded_early_or_late() -> None:
     with_blocks = KernelConfig.parse("rmsnorm:hidden_size=16384,residual=true,quant=e2m1/32/ue8m0")
-    assert {"16x2wo2", "16x2o2", "11x3o3"} <= {str(each) for each in candidates(with_blocks, HOPPER)}
+    assert {"16x2wo2", "16x2o2"} <= {str(each) for each in candidates(with_blocks, HOPPER)}
     alone = KernelConfig.parse("quantize:hidden_size=16384,quant=e2m1/32/ue8m0")
     assert {"16x2o2", "11x3o3"} <= {str(each) for each in candidates(alone, HOPPER)}
+
+
+@pytest.mark.parametrize("size", [1536, 4096, 12288])
+@pytest.mark.parametrize("op", ["rmsnorm:residual=true", "quantize:gate_columns=-1,quant=e4m3/row/f32"])
+def test_threads_of_candidates_have_16_registers_besides_their_row_of_floats(op: str, size: int) -> None:
+    config = KernelConfig.parse(op.replace(":", f":hidden_size={size},"))
+    limited = [each for each in candidates(config, HOPPER, "several") if each.resident_blocks and not each.loads_ahead]
+    assert limited
+    for each in limited:
+        registers = 65536 // (each.resident_blocks * each.threads)
+        assert registers >= each.chunks_per_lane * CHUNK_SIZE + 16, str(each)
 
 
 @pytest.mark.parametrize("size", range(1024, 8193, 512))

@@ -56,7 +56,8 @@ def test_the_form_of_a_candidate_gives_that_schedule_again_and_its_text_the_form
         (TEXTS[0], "2b4", ["4x1b4", "12x2b4"]),
         (TEXTS[0], "1/8b2", ["None", "16x2b2"]),
         (TEXTS[3], "1/4", ["3x1", "20x1b5"]),
-        (TEXTS[3], "2/8t1536", ["2x2o24", "16x2b2o6"]),
+        (TEXTS[3], "2/8t1024", ["2x2o16", "16x2b2o4"]),
+        (TEXTS[3], "2/8t1536", ["2x2", "16x2b2"]),  # which would leave too few registers
         (TEXTS[3], "1f128", ["1x1p2n96", "None"]),
         (TEXTS[0], "1/32wqh", ["3x1wqh", "20x1wqh"]),
         (TEXTS[1], "2qh", ["2x2q", "10x2q"]),
