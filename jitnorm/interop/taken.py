@@ -58,6 +58,27 @@ class Heads:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """The heads of a tensor of torch, (..., count, size), as one head of them all, (..., 1, count * size).
+
+    Attributes:
+        source: the parameter that has the tensor.
+    """
+
+    source: str
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int]:
+        """The fields of the launcher's description."""
+        return 3, 0, 0, 0
+
+    def of(self, tensor: Any) -> Any:
+        """View the tensor so."""
+        *lead, count, size = tensor.shape
+        return tensor.view(*lead, 1, count * size)
+
+
+@dataclass(frozen=True)
 class Columns:
     """The whole columns behind a tensor of torch that has their rows, (..., M, columns), with M rounded up to 4.
 
@@ -77,7 +98,7 @@ class Columns:
         return columns_behind(tensor)
 
 
-Taken = Merged | Heads | Columns
+Taken = Merged | Heads | Joined | Columns
 """How an argument is taken."""
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from jitnorm.ops.forms import Kind, Shape, text_of
+from jitnorm.ops.forms import Form, Kind, Shape, text_of
 
 
 def rotary_size_of(table: Shape) -> int | None:
@@ -34,13 +35,16 @@ def check_kept(keep_heads: bool, has_k: bool, has_v: bool) -> None:
         raise ValueError(f"{'v_out' if has_v else 'k_out'}: is given without keep_heads=True; pass both or none")
 
 
-def check_scale_of_heads(scale: Kind, name: str, k: Shape) -> None:
-    """Raise ValueError if a given scale has neither one element nor one per head."""
-    if isinstance(scale, tuple) and scale not in ((1,), k[-2:-1]):
-        heads = 1 if len(k) < 2 else k[-2]
-        raise ValueError(f"{name}: shape is {text_of(scale)}; expected (1,), or ({heads},), one for each head")
+def with_scales(form: Form, k: Shape, k_scale: Kind, v_scale: Kind) -> Form:
+    """The form of calls with such scales; ValueError if a given one has neither one element nor one per head."""
+    found = {"k_scale": k_scale, "v_scale": v_scale}
+    for name, scale in found.items():
+        if isinstance(scale, tuple) and scale not in ((), (1,), k[-2:-1]):
+            heads = 1 if len(k) < 2 else k[-2]
+            raise ValueError(f"{name}: shape is {text_of(scale)}; expected (1,), or ({heads},), one for each head")
+    single = {name: _one_dimensional for name, scale in found.items() if scale == ()}
+    return replace(form, converted=single) if single else form
 
 
-def one_dimensional(scale: Any) -> Any:
-    """A scale without dimensions as one with a single element."""
-    return scale.reshape(1) if getattr(scale, "ndim", 1) == 0 else scale
+def _one_dimensional(scale: Any, _: Any) -> Any:
+    return scale.reshape(1)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from jitnorm.catalogue.moves import BLOCK_SCALE_INTERLEAVE, SHUFFLE_MATRIX_A
-from jitnorm.dispatch import Dispatcher, dispatcher_of, per_options
-from jitnorm.interop import check_shaped
+from jitnorm.dispatch import Dispatcher, dispatcher_of
+from jitnorm.interop.form import Step
 from jitnorm.kernels.quant_spec import require_one_of
 from jitnorm.ops.forms import Form, Known, Shape
 from jitnorm.ops.run import Tensor
@@ -74,14 +75,14 @@ def shuffle_matrix_a(input_tensor: Tensor, epilogue_tile_m: int, *, stream: Any 
         >>> shuffle_matrix_a(np.arange(16, dtype=np.uint8).reshape(16, 1), 64)[:, 0].tolist()
         [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15]
     """
-    if not isinstance(epilogue_tile_m, int):
-        raise TypeError(f"epilogue_tile_m: is {epilogue_tile_m!r}; expected a whole number, such as 128")
-    block = 32 if epilogue_tile_m % 128 == 0 else 16
-    made: Tensor = _SHUFFLE_CALLS.call(input_tensor, stream, block)
+    made: Tensor = _SHUFFLE_CALLS.call(input_tensor, stream, epilogue_tile_m)
     return made
 
 
-def _shuffle_calls(matrix: Shape, block: int) -> tuple[Dispatcher, Form]:
+def _shuffle_calls(matrix: Shape, epilogue_tile_m: int) -> tuple[Dispatcher, Form]:
+    if not isinstance(epilogue_tile_m, int):
+        raise TypeError(f"epilogue_tile_m: is {epilogue_tile_m!r}; expected a whole number, such as 128")
+    block = 32 if epilogue_tile_m % 128 == 0 else 16
     _check_dims("input_tensor", matrix, (2,))
     _check_rows(matrix, block)
     return dispatcher_of(SHUFFLE_MATRIX_A, None, block), _SHUFFLE
@@ -113,20 +114,21 @@ def shuffle_matrix_sf_a(
         >>> shuffle_matrix_sf_a(np.zeros((128, 6), np.uint8), 128).shape
         (1024,)
     """
-    _check_sf_elements(num_elts_per_sf)
-    _check_scales(input_tensor)
-    return block_scale_interleave(shuffle_matrix_a(input_tensor, epilogue_tile_m, stream=stream), stream=stream)
+    made: Tensor = _SHUFFLE_SF_CALLS.call(input_tensor, stream, epilogue_tile_m, num_elts_per_sf)
+    return made
 
 
-@per_options
-def _check_sf_elements(count: int) -> None:
+def _shuffle_sf_calls(matrix: Shape, epilogue_tile_m: int, count: int) -> tuple[Dispatcher, Form]:
     require_one_of("num_elts_per_sf", count, (16, 32))
+    _check_dims("input_tensor", matrix, (2,))
+    _check_rows(matrix, 128)
+    shuffle, form = _shuffle_calls(matrix, epilogue_tile_m)
+    interleave = dispatcher_of(BLOCK_SCALE_INTERLEAVE, None, False)
+    steps = Step(shuffle, {"out": "shuffled"}), Step(interleave, {"unswizzled_sf": "shuffled"})
+    return shuffle, replace(form, steps=steps)
 
 
-def _check_scales(scales: Any) -> None:
-    check_shaped(scales, "input_tensor")
-    _check_dims("input_tensor", tuple(scales.shape), (2,))
-    _check_rows(tuple(scales.shape), 128)
+_SHUFFLE_SF_CALLS = Known(_shuffle_sf_calls, "input_tensor@2")
 
 
 def _check_dims(name: str, shape: Shape, allowed: tuple[int, ...]) -> None:

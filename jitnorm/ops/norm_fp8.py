@@ -13,13 +13,9 @@ from jitnorm.catalogue.encoding_norms import (
     RMSNORM_QUANT,
 )
 from jitnorm.catalogue.op import Op
-from jitnorm.dispatch import Calls, rounded_dispatcher
+from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import framework_of
-from jitnorm.ops.forms import Form
-
-# By the op, the options and their types, and the dtype of the output: its name would take another 0.15 us.
-_CALLS: dict[tuple[Any, ...], Calls] = {}
-_FORM = Form("input residual weight out scale residual_out eps", "None")
+from jitnorm.ops.forms import Form, Known
 
 
 def rmsnorm_quant(
@@ -117,13 +113,19 @@ def _quant(
     op: Op, out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float, enable_pdl: bool | None,
     rounding: str, stream: Any,
 ) -> None:  # fmt: skip
-    key = (op.name, enable_pdl, enable_pdl.__class__, rounding, getattr(out, "dtype", None))
-    calls = _CALLS.get(key) or _found(key, op, out)
-    calls[_FORM](input, residual, weight, out, scale, residual, eps, stream)
+    dtype = getattr(out, "dtype", None)
+    _CALLS.call(input, residual, weight, out, scale, residual, eps, stream, op, enable_pdl, rounding, dtype)
 
 
-def _found(key: tuple[Any, ...], op: Op, out: Any) -> Calls:
-    _, enable_pdl, _, rounding, _ = key
-    out_dtype = framework_of(out, op.aliases.get("out", "out")).dtype_name(out)
-    found = _CALLS[key] = rounded_dispatcher(op, enable_pdl, rounding, out_dtype).calls
-    return found
+def calls_of_fp8(has_out: bool, op: Op, enable_pdl: bool | None, rounding: str, dtype: Any) -> tuple[Dispatcher, Form]:
+    """The dispatcher of the calls of such an op, given a framework's dtype of the output, and their form."""
+    if not has_out:
+        framework_of(None, op.aliases.get("out", "out"))  # raises the error
+    # Of anything else that is no tensor, the launch does.
+    name = "float8_e4m3fn" if dtype is None else str(dtype).rpartition(".")[2]
+    return rounded_dispatcher(op, enable_pdl, rounding, name), _FORM
+
+
+FP8_ARGUMENTS = "input residual weight out? scale residual_out eps"
+_FORM = Form(FP8_ARGUMENTS.replace("?", ""), "None")
+_CALLS = Known(calls_of_fp8, FP8_ARGUMENTS)

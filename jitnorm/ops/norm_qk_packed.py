@@ -5,6 +5,8 @@ Views of the heads would take 2 us.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from jitnorm.catalogue.norms import (
@@ -13,12 +15,14 @@ from jitnorm.catalogue.norms import (
     QK_RMSNORM_ROPE_CACHE_QUANT,
     QK_RMSNORM_ROPE_QUANT,
 )
+from jitnorm.catalogue.rotations import ROPE, ROPE_QUANT
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
-from jitnorm.interop.taken import Heads
+from jitnorm.interop.form import Step
+from jitnorm.interop.taken import Heads, Joined, Taken
 from jitnorm.ops.forms import Form, Kind, Known, Shape, text_of
-from jitnorm.ops.heads import check_caches, check_scale_of_heads, one_dimensional, rotary_size_of
+from jitnorm.ops.heads import check_caches, rotary_size_of, with_scales
 
 _PLAIN, _FP8 = ("auto", "bfloat16", "float16"), ("fp8", "fp8_e4m3")
 
@@ -45,29 +49,61 @@ def _rotated(
 def qk_rmsnorm_rope_rows(
     qkv: Any, q_out: Any, k_out: Any, q_weight: Any, k_weight: Any, cos_sin_cache: Any, positions: Any, scale: Any,
     eps: float, is_neox: bool, q_heads: int, k_heads: int, head_dim: int,
-) -> None:  # fmt: skip
+) -> tuple[Any, Any]:  # fmt: skip
     """`jitnorm.qk_rmsnorm_rope` of all heads of queries, and of keys, together, in one launch if they are as many.
 
-    Outputs are (..., heads * head_dim), FP8 if a scale is given.
+    Outputs are (..., heads, head_dim), FP8 if a scale is given; None allocates.
     """
-    others = cos_sin_cache, positions, scale, scale, eps, None, is_neox
-    if q_heads == k_heads:
-        _ROWS.call(qkv, q_out, k_out, q_weight, k_weight, *others, 0, q_heads * head_dim, 1, head_dim)
-        return
-    _ROWS.call(qkv, q_out, q_out, q_weight, q_weight, *others, 0, q_heads * head_dim, 0, head_dim)
-    _ROWS.call(qkv, k_out, k_out, k_weight, k_weight, *others, q_heads * head_dim, k_heads * head_dim, 0, head_dim)
+    made: tuple[Any, Any] = _ROWS.call(
+        qkv, q_out, k_out, q_weight, k_weight, cos_sin_cache, positions, scale, scale, eps, None, is_neox, q_heads,
+        k_heads, head_dim,
+    )  # fmt: skip
+    return made
 
 
 def _rows(
-    table: Shape, has_scale: bool, is_neox: bool, start: int, size: int, keys: int, head_dim: int
+    table: Shape, has_scale: bool, is_neox: bool, q_heads: int, k_heads: int, head_dim: int
 ) -> tuple[Dispatcher, Form]:
     op = QK_RMSNORM_ROPE_QUANT if has_scale else QK_RMSNORM_ROPE
     dispatcher = rounded_dispatcher(op, None, "once", is_neox, rotary_size_of(table), False, head_dim)
-    taken = {
-        "q": Heads("qkv", start, 1, size), "k": Heads("qkv", start + size, keys, size),
-        "q_out": Heads("q_out", 0, 1, size), "k_out": Heads("k_out", 0, keys, size),
+    q_size, k_size = q_heads * head_dim, k_heads * head_dim
+    taken: dict[str, Taken] = {
+        "q": Heads("qkv", 0, 1, q_size), "k": Heads("qkv", q_size, 1, k_size), "q_out": Joined("q_out"),
+        "k_out": Joined("k_out"),
     }  # fmt: skip
-    return dispatcher, Form(_ROWS_ARGUMENTS, "None", taken=taken)
+    views = {"q_out": partial(_as_heads, q_heads), "k_out": partial(_as_heads, k_heads)}
+    form = Form(_ROWS_ARGUMENTS, "({q_out}, {k_out})", taken=taken, views=views)
+    if q_heads == k_heads:
+        return dispatcher, form
+    # The two launches take no keys, so each writes an output without any.
+    no_keys = {"no_keys": Heads("qkv", 0, 0, q_size), "no_other_keys": Heads("qkv", 0, 0, k_size)}
+    steps = (
+        Step(dispatcher, {"k": "no_keys", "k_weight": "q_weight", "k_out": "no_keys_out"}),
+        Step(
+            dispatcher,
+            {"q": "k", "k": "no_other_keys", "q_weight": "k_weight", "q_out": "k_out", "k_out": "no_other_keys_out"},
+        ),
+    )
+    return dispatcher, replace(form, taken={**taken, **no_keys}, steps=steps)
+
+
+def rope_packed(
+    qkv: Any, q_out: Any, k_out: Any, cos_sin_cache: Any, positions: Any, scale: Any, is_neox: bool, q_heads: int,
+    k_heads: int, head_dim: int,
+) -> tuple[Any, Any]:  # fmt: skip
+    """`jitnorm.rope` of queries and keys, or `jitnorm.rope_quant` if a scale is given; outputs as above."""
+    made: tuple[Any, Any] = _TURNED.call(
+        qkv, q_out, k_out, cos_sin_cache, positions, scale, scale, None, is_neox, q_heads, k_heads, head_dim
+    )
+    return made
+
+
+def _turned(
+    table: Shape, has_scale: bool, is_neox: bool, q_heads: int, k_heads: int, head_dim: int
+) -> tuple[Dispatcher, Form]:
+    dispatcher = rounded_dispatcher(ROPE_QUANT if has_scale else ROPE, None, "once", is_neox, rotary_size_of(table))
+    heads = {"q": Heads("qkv", 0, q_heads, head_dim), "k": Heads("qkv", q_heads * head_dim, k_heads, head_dim)}
+    return dispatcher, Form(_TURNED_ARGUMENTS, "({q_out}, {k_out})", taken=heads)
 
 
 def qk_rmsnorm_rope_cache_packed(
@@ -79,9 +115,7 @@ def qk_rmsnorm_rope_cache_packed(
 
     Outputs are (tokens, heads * head_dim). Scales are ignored unless caches are FP8.
     """
-    if kv_cache_dtype in _FP8:
-        k_scale, v_scale = one_dimensional(k_scale), one_dimensional(v_scale)
-    else:
+    if kv_cache_dtype not in _FP8:
         k_scale = v_scale = None
     made: tuple[Any, Any, Any] = _CACHED.call(
         qkv, q_out, k_out, v_out, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache,
@@ -109,14 +143,12 @@ def _cached(
         raise ValueError(f"kv_cache_dtype: is {kv_cache_dtype!r}; allowed are {', '.join((*_PLAIN, *_FP8))}")
     op, k = QK_RMSNORM_ROPE_CACHE_QUANT if kv_cache_dtype in _FP8 else QK_RMSNORM_ROPE_CACHE, (kv_heads, head_dim)
     check_caches(k, key_cache, value_cache)
-    check_scale_of_heads(k_scale, "k_scale", k)
-    check_scale_of_heads(v_scale, "v_scale", k)
     options = True, rotary_size_of(table), norm_weight_bias == 1, True
     form = Form(
         _CACHED_ARGUMENTS, "({q_out}, {k_out}, {v_out})", taken=parts,
         views=dict.fromkeys(("q_out", "k_out", "v_out"), _as_row),
     )  # fmt: skip
-    return rounded_dispatcher(op, None, "output", *options), form
+    return rounded_dispatcher(op, None, "output", *options), with_scales(form, k, k_scale, v_scale)
 
 
 def _parts(qkv: Shape, counts: tuple[int, int, int], head_dim: int) -> tuple[Heads, Heads, Heads]:
@@ -135,6 +167,11 @@ def _check_columns(name: str, shape: Shape, count: int, head_dim: int) -> None:
         raise ValueError(f"{name}: has {columns} columns; {count} heads of {head_dim} are {count * head_dim}")
 
 
+def _as_heads(count: int, row: Any, _: Any) -> Any:
+    *lead, _one, size = row.shape
+    return framework_of(row, "row").reshaped(row, (*lead, count, size // count))
+
+
 def _as_row(heads: Any, _: Any) -> Any:
     tokens, count, size = heads.shape
     return framework_of(heads, "heads").reshaped(heads, (tokens, count * size))
@@ -143,6 +180,8 @@ def _as_row(heads: Any, _: Any) -> Any:
 _ROTATED = Known(_rotated, "qkv@1 q_weight k_weight cos_sin_cache@2 positions eps")
 _ROWS_ARGUMENTS = "qkv q_out k_out q_weight k_weight cos_sin_cache positions q_scale k_scale eps"
 _ROWS = Known(_rows, "qkv q_out k_out q_weight k_weight cos_sin_cache@2 positions q_scale? k_scale eps")
+_TURNED_ARGUMENTS = "qkv q_out k_out cos_sin_cache positions q_scale k_scale"
+_TURNED = Known(_turned, "qkv q_out k_out cos_sin_cache@2 positions q_scale? k_scale")
 _CACHED_ARGUMENTS = (
     "qkv q_out k_out v_out q_weight k_weight cos_sin_cache positions slot_mapping key_cache value_cache k_scale "
     "v_scale eps"
@@ -152,4 +191,4 @@ _CACHED = Known(
     "qkv@1 q_out?@1 k_out?@1 v_out?@1 q_weight k_weight cos_sin_cache@2 positions slot_mapping key_cache@4 "
     "value_cache@4 k_scale?@1 v_scale?@1 eps",
 )
-replace_in_graphs((qk_rmsnorm_rope_packed, qk_rmsnorm_rope_rows, qk_rmsnorm_rope_cache_packed))
+replace_in_graphs((qk_rmsnorm_rope_packed, qk_rmsnorm_rope_rows, rope_packed, qk_rmsnorm_rope_cache_packed))

@@ -8,7 +8,7 @@ from jitnorm.catalogue.norms import QK_RMSNORM_ROPE_CACHE, QK_RMSNORM_ROPE_CACHE
 from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.ops.forms import Form, Kind, Known, Shape
-from jitnorm.ops.heads import check_caches, check_kept, check_scale_of_heads, one_dimensional, rotary_size_of
+from jitnorm.ops.heads import check_caches, check_kept, rotary_size_of, with_scales
 from jitnorm.ops.run import Tensor
 
 _FORM = Form(
@@ -164,9 +164,9 @@ def qk_rmsnorm_rope_cache_quant(
         ([[200, 72]], [[64, 64]])
     """
     made: tuple[Any, Any, Any] = _CALLS.call(
-        q, k, v, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache,
-        one_dimensional(k_scale), one_dimensional(v_scale), q_out, k_out, v_out, eps, stream,
-        QK_RMSNORM_ROPE_CACHE_QUANT, enable_pdl, rounding, is_neox, unit_bias, keep_heads,
+        q, k, v, q_weight, k_weight, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, k_scale, v_scale,
+        q_out, k_out, v_out, eps, stream, QK_RMSNORM_ROPE_CACHE_QUANT, enable_pdl, rounding, is_neox, unit_bias,
+        keep_heads,
     )  # fmt: skip
     return made
 
@@ -178,10 +178,9 @@ def _calls(
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     check_caches(k, key_cache, value_cache)
     check_kept(keep_heads, has_k, has_v)
-    check_scale_of_heads(k_scale, "k_scale", k)
-    check_scale_of_heads(v_scale, "v_scale", k)
+    form = with_scales(_FORM, k, k_scale, v_scale)
     options = is_neox, rotary_size_of(table), unit_bias, keep_heads
-    return rounded_dispatcher(op, enable_pdl, rounding, *options), _FORM
+    return rounded_dispatcher(op, enable_pdl, rounding, *options), form
 
 
 _CALLS = Known(

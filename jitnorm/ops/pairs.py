@@ -22,6 +22,7 @@ from jitnorm.ops.general import scale_name, with_kinds, written_names
 from jitnorm.ops.grouped import calls_of_experts
 from jitnorm.ops.layernorm import has_parameters
 from jitnorm.ops.norm_fp4 import FP4_ARGUMENTS, calls_of_fp4
+from jitnorm.ops.norm_fp8 import FP8_ARGUMENTS, calls_of_fp8
 
 _ONE_MATRIX = (False, False, False)
 
@@ -98,6 +99,18 @@ def layernorm_quantize_given(
 ) -> None:
     """`jitnorm.layernorm_quantize`, rounded before, with one given scale, of any kind as in `quantize_pair`."""
     _LAYERNORMS.call(input, gemma, beta, out, scale, eps, None, spec)
+
+
+def rmsnorm_quant_given(
+    op: Op, out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float, enable_pdl: bool | None
+) -> None:
+    """`jitnorm.rmsnorm_quant`, or another such op, with a scale of any kind as in `quantize_pair`.
+
+    Even a true `enable_pdl` means wherever the GPU supports it.
+    """
+    dtype = getattr(out, "dtype", None)
+    hint = None if enable_pdl else enable_pdl
+    _FP8_NORMS.call(input, residual, weight, out, scale, residual, eps, None, op, hint, "once", dtype)
 
 
 def _layernorm(has_gemma: bool, has_beta: bool, of_scale: Kind, spec: QuantSpec) -> tuple[Dispatcher, Form]:
@@ -245,6 +258,7 @@ def _as_bytes(codes: Any, _: Any) -> Any:
 _PLAIN = Known(converting(_plain, _GLOBAL), "input out out_scale? scale* scale_ub? global_scale*")
 _COLUMNS = Known(_columns, "input out out_scale")
 _NORMS = Known(_norm, "input out out_scale? weight? scale_ub? residual? residual_out eps")
+_FP8_NORMS = Known(converting(calls_of_fp8, {"scale": _as_scale}), FP8_ARGUMENTS)
 _LAYERNORMS = Known(_layernorm, "input gemma? beta? out scale* eps")
 _GATED = Known(_gated, "input out out_scale? scale* scale_ub? global_scale*")
 _MASKED = Known(_masked, "input out out_scale? scale?@8 mask?")
@@ -255,3 +269,4 @@ _EXPERTS = Known(_experts, "input out out_scale? global_scale?@8 offsets@1 scale
 replace_in_graphs((quantize_pair, quantize_columns, norm_quantize_pair, layernorm_quantize_given))
 replace_in_graphs((silu_and_mul_quantize_pair, experts_quantize_pair, fp4_quantize_pair, nvfp4_quantize_pair))
 replace_in_graphs((silu_and_mul_quantize_into, silu_and_mul_nvfp4_quantize_pair, rmsnorm_fp4quant_pair))
+replace_in_graphs((rmsnorm_quant_given,))

@@ -8,7 +8,7 @@ from jitnorm.catalogue.op import Op
 from jitnorm.catalogue.rotations import ROPE_CACHE, ROPE_CACHE_QUANT
 from jitnorm.dispatch import Dispatcher, rounded_dispatcher
 from jitnorm.ops.forms import Form, Kind, Known, Shape
-from jitnorm.ops.heads import check_caches, check_kept, check_scale_of_heads, one_dimensional, rotary_size_of
+from jitnorm.ops.heads import check_caches, check_kept, rotary_size_of, with_scales
 from jitnorm.ops.run import Tensor
 
 _FORM = Form(
@@ -142,9 +142,8 @@ def rope_cache_quant(
         ([[200, 72]], [[64, 64]])
     """
     made: tuple[Any, Any, Any] = _CALLS.call(
-        q, k, v, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, one_dimensional(k_scale),
-        one_dimensional(v_scale), q_out, k_out, v_out, stream, ROPE_CACHE_QUANT, enable_pdl, rounding, is_neox,
-        keep_heads,
+        q, k, v, cos_sin_cache, positions, slot_mapping, key_cache, value_cache, k_scale, v_scale, q_out, k_out, v_out,
+        stream, ROPE_CACHE_QUANT, enable_pdl, rounding, is_neox, keep_heads,
     )  # fmt: skip
     return made
 
@@ -155,9 +154,8 @@ def _calls(
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     check_caches(k, key_cache, value_cache)
     check_kept(keep_heads, has_k, has_v)
-    check_scale_of_heads(k_scale, "k_scale", k)
-    check_scale_of_heads(v_scale, "v_scale", k)
-    return rounded_dispatcher(op, enable_pdl, rounding, is_neox, rotary_size_of(table), keep_heads), _FORM
+    form = with_scales(_FORM, k, k_scale, v_scale)
+    return rounded_dispatcher(op, enable_pdl, rounding, is_neox, rotary_size_of(table), keep_heads), form
 
 
 _CALLS = Known(

@@ -1,8 +1,8 @@
 // How kernels take arguments: as views of what a call has, which torch would make in 0.7 to 1.5 us.
 struct View {
   // With the last two dimensions as one; as `count` heads of `size` elements, which begin at `start` of the last
-  // dimension; or as whole columns, padded to 4 rows, of which it has the rows.
-  enum Kind { kMerged, kHeads, kColumns };
+  // dimension; as whole columns, padded to 4 rows, of which it has the rows; or with all heads as one.
+  enum Kind { kMerged, kHeads, kColumns, kJoined };
   int64_t place, kind, start, count, size;
 
   static constexpr int kMaxDims = 16;
@@ -12,7 +12,10 @@ struct View {
   bool Take(DLTensor& t, int64_t* shape, int64_t* strides) const {
     if (t.ndim < 1 || t.ndim >= kMaxDims) return false;
     if (kind == kHeads) return TakeHeads(t, shape, strides);
-    return kind == kColumns ? TakeColumns(t, shape) : TakeMerged(t, shape, strides);
+    if (kind == kColumns) return TakeColumns(t, shape);
+    if (!TakeMerged(t, shape, strides)) return false;
+    if (kind == kJoined) AsHead(t, shape, strides);
+    return true;
   }
 
  private:
@@ -22,6 +25,15 @@ struct View {
     if (t.shape[last - 1] != 1 && StrideOf(t, last - 1) != t.shape[last]) return false;
     MergeLastDims(t, shape, strides);
     return true;
+  }
+
+  // Describes rows as a head each; the tensor already refers to `shape` and `strides`.
+  static void AsHead(DLTensor& t, int64_t* shape, int64_t* strides) {
+    const int last = t.ndim++;
+    shape[last] = shape[last - 1];
+    strides[last] = 1;
+    strides[last - 1] = shape[last];
+    shape[last - 1] = 1;
   }
 
   bool TakeHeads(DLTensor& t, int64_t* shape, int64_t* strides) const {

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-import jitnorm
-from jitnorm.compat.arguments import as_scale, spec_of
+from jitnorm.compat.arguments import spec_of
 from jitnorm.compat.constants import remembered
 from jitnorm.compat.flashinfer.dit_layernorm import (
     fused_dit_gate_residual_layernorm_gamma_beta,
@@ -13,7 +12,8 @@ from jitnorm.compat.flashinfer.dit_layernorm import (
     fused_dit_residual_layernorm_scale_shift,
 )
 from jitnorm.compat.rope import yarn_angles
-from jitnorm.ops.norm_qk_packed import qk_rmsnorm_rope_rows
+from jitnorm.ops.norm_qk_packed import qk_rmsnorm_rope_rows, rope_packed
+from jitnorm.ops.pairs import quantize_pair
 
 __all__ = [
     "fused_dit_gate_residual_layernorm_gamma_beta",
@@ -22,6 +22,7 @@ __all__ = [
     "fused_qk_rmsnorm_rope",
 ]
 
+_E4M3 = spec_of("e4m3", "tensor")
 Sizes = tuple[int, int, int]
 """Of frames, rows of a frame and columns of a row."""
 
@@ -62,49 +63,43 @@ def fused_qk_rmsnorm_rope(
     """
     heads, patches = (num_heads_q, num_heads_k, num_heads_v), (ppf, pph, ppw)
     channels = num_frame_channels, num_height_channels, num_width_channels
-    _check_sizes(qkv, heads, head_dim, patches, channels)
-    device, lead = qkv.device, qkv.shape[:-1]
-    angles = _angles(device, patches, channels, base, factor, low, high, attention_factor)
-    positions = _positions(device, lead.numel(), angles.shape[0])
-    dtype = torch.float8_e4m3fn if output_fp8 else qkv.dtype
-    outputs = [
-        _output(name, given, (*lead, count, head_dim), dtype, qkv)
-        for name, given, count in zip(("q_out", "k_out", "v_out"), (q_out, k_out, v_out), heads, strict=True)
-    ]
-    q, k, v = (out.view(*lead, count * head_dim) for out, count in zip(outputs, heads, strict=True))
-    scale = as_scale(1 / output_quant_scale, qkv) if output_fp8 else None
+    angles, positions = _tables(
+        qkv.device, qkv.shape, heads, head_dim, patches, channels, base, factor, low, high, attention_factor
+    )
+    if q_out is not None or k_out is not None or v_out is not None:
+        _check_outputs((q_out, k_out, v_out), qkv, heads, head_dim, output_fp8)
+    scale = _scale(qkv.device, 1 / output_quant_scale) if output_fp8 else None
     if is_qk_norm:
-        qk_rmsnorm_rope_rows(
-            qkv, q, k, q_weight.detach(), k_weight.detach(),  # parameters, for which FlashInfer has no gradient, either
-            angles, positions, scale, eps, not interleave, num_heads_q, num_heads_k, head_dim,
+        q, k = qk_rmsnorm_rope_rows(
+            qkv, q_out, k_out, _detached(q_weight), _detached(k_weight), angles, positions, scale, eps, not interleave,
+            num_heads_q, num_heads_k, head_dim,
         )  # fmt: skip
     else:
-        _turn(qkv, (q, k), angles, positions, not interleave, head_dim, scale)
-    _store(qkv.narrow(-1, (num_heads_q + num_heads_k) * head_dim, num_heads_v * head_dim), v_quant_scale, v)
-    return outputs[0], outputs[1], outputs[2]
+        q, k = rope_packed(
+            qkv, q_out, k_out, angles, positions, scale, not interleave, num_heads_q, num_heads_k, head_dim
+        )
+    v_scale = _scale(qkv.device, 1 / v_quant_scale) if output_fp8 else None
+    return q, k, _values(qkv, num_heads_q + num_heads_k, num_heads_v, head_dim, v_scale, v_out)
 
 
-def _turn(
-    qkv: torch.Tensor, outputs: tuple[torch.Tensor, torch.Tensor], angles: torch.Tensor, positions: torch.Tensor,
-    is_neox: bool, head_dim: int, scale: torch.Tensor | None,
-) -> None:  # fmt: skip
-    """Write rotated queries and keys, without a norm."""
-    tokens, columns = positions.shape[0], [out.shape[-1] for out in outputs]
-    q, k, _ = qkv.tensor_split((columns[0], sum(columns)), -1)
-    q, k = (each.reshape(tokens, -1, head_dim) for each in (q, k))
-    q_out, k_out = (out.view(tokens, -1, head_dim) for out in outputs)  # not a copy
-    if scale is None:
-        jitnorm.rope(q, k, angles, positions, is_neox, q_out, k_out)
+def _detached(weight: torch.Tensor) -> torch.Tensor:
+    """A parameter's values: FlashInfer has no gradient for them, either."""
+    return weight.detach() if weight.requires_grad else weight
+
+
+def _values(
+    qkv: torch.Tensor, first: int, heads: int, head_dim: int, scale: torch.Tensor | None, out: torch.Tensor | None
+) -> torch.Tensor:  # fmt: skip
+    """Heads that follow the first ones, unchanged, or their FP8 codes with a scale."""
+    start, length, shape = first * head_dim, heads * head_dim, (*qkv.shape[:-1], heads, head_dim)
+    if scale is not None:
+        x = qkv.narrow(-1, start, length)
+        made, _ = quantize_pair(x, _E4M3, None if out is None else out.view(x.shape), None, scale)
+    elif out is None:
+        made = torch.narrow_copy(qkv, -1, start, length)
     else:
-        jitnorm.rope_quant(q, k, angles, positions, scale, scale, is_neox, q_out, k_out)
-
-
-def _store(x: torch.Tensor, scale: float, out: torch.Tensor) -> None:
-    """Write values unchanged, or as FP8 codes of their products with a scale."""
-    if out.dtype == torch.float8_e4m3fn:
-        jitnorm.quantize(x, spec=spec_of("e4m3", "tensor"), scale=as_scale(1 / scale, x), out=out)
-    else:
-        out.copy_(x)
+        return out.copy_(qkv.narrow(-1, start, length).view(shape))
+    return made.view(shape)
 
 
 @remembered(8)
@@ -123,35 +118,43 @@ def _angles(
 
 
 @remembered(8)
-def _positions(device: torch.device, tokens: int, of_video: int) -> torch.Tensor:
-    """The index of each token in its video."""
-    return torch.arange(tokens, device=device) % of_video
+def _tables(
+    device: torch.device, shape: torch.Size, heads: Sizes, head_dim: int, patches: Sizes, channels: Sizes,
+    *of_angles: float,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """The angles of a video's tokens, and the index in its video of each token; ValueError for other sizes."""
+    _check_sizes(shape, heads, head_dim, patches, channels)
+    angles = _angles(device, patches, channels, *of_angles)
+    return angles, torch.arange(shape[:-1].numel(), device=device) % angles.shape[0]
 
 
-def _output(
-    name: str, given: torch.Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, like: torch.Tensor
-) -> torch.Tensor:
-    if given is None:
-        return like.new_empty(shape, dtype=dtype)
-    if given.shape != shape or given.dtype != dtype:
-        raise ValueError(f"{name}: is {given.dtype} of shape {tuple(given.shape)}; expected {dtype} of shape {shape}")
-    return given
+@remembered(64)
+def _scale(device: torch.device, scale: float) -> torch.Tensor:
+    return torch.full((1,), scale, dtype=torch.float32, device=device)
 
 
-def _check_sizes(qkv: torch.Tensor, heads: Sizes, head_dim: int, patches: Sizes, channels: Sizes) -> None:
-    if qkv.shape[-1] != sum(heads) * head_dim:
-        raise ValueError(
-            f"qkv: has {qkv.shape[-1]} columns; {sum(heads)} heads of {head_dim} are {sum(heads) * head_dim}"
-        )
+def _check_outputs(
+    given: tuple[torch.Tensor | None, ...], qkv: torch.Tensor, heads: Sizes, head_dim: int, is_fp8: bool
+) -> None:
+    dtype = torch.float8_e4m3fn if is_fp8 else qkv.dtype
+    for name, out, count in zip(("q_out", "k_out", "v_out"), given, heads, strict=True):
+        shape = *qkv.shape[:-1], count, head_dim
+        if out is not None and (out.shape != shape or out.dtype != dtype):
+            raise ValueError(f"{name}: is {out.dtype} of shape {tuple(out.shape)}; expected {dtype} of shape {shape}")
+
+
+def _check_sizes(shape: torch.Size, heads: Sizes, head_dim: int, patches: Sizes, channels: Sizes) -> None:
+    if shape[-1] != sum(heads) * head_dim:
+        raise ValueError(f"qkv: has {shape[-1]} columns; {sum(heads)} heads of {head_dim} are {sum(heads) * head_dim}")
     if sum(channels) != head_dim or any(size % 2 or size < 0 for size in channels):
         raise ValueError(
             f"num_frame_channels, num_height_channels, num_width_channels: are {channels}; expected even numbers whose "
             f"sum is head_dim {head_dim}"
         )
-    tokens, of_video = qkv.shape[-2], patches[0] * patches[1] * patches[2]
-    is_whole = tokens == of_video if qkv.ndim == 3 else tokens % of_video == 0 if of_video > 0 else False
+    tokens, of_video = shape[-2], patches[0] * patches[1] * patches[2]
+    is_whole = tokens == of_video if len(shape) == 3 else tokens % of_video == 0 if of_video > 0 else False
     if min(patches) < 1 or not is_whole:
         raise ValueError(
             f"ppf, pph, ppw: are {patches}, {of_video} tokens; expected positive numbers of which qkv, of shape "
-            f"{tuple(qkv.shape)}, has whole videos"
+            f"{tuple(shape)}, has whole videos"
         )

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 import jitnorm
+from jitnorm.catalogue.encoding_norms import FUSED_ADD_RMSNORM_QUANT, RMSNORM_QUANT
 from jitnorm.compat.arguments import as_hint, as_scale, spec_of, spec_of_codes
 from jitnorm.compat.flashinfer.diffusion_ops import fused_qk_rmsnorm_rope as fused_qk_rmsnorm_rope
-from jitnorm.ops.pairs import layernorm_quantize_given, rmsnorm_fp4quant_pair
+from jitnorm.ops.pairs import layernorm_quantize_given, rmsnorm_fp4quant_pair, rmsnorm_quant_given
 
 
 def rmsnorm(
@@ -77,7 +78,7 @@ def rmsnorm_quant(
     enable_pdl: bool | None = None,
 ) -> None:
     """RMSNorm, then FP8 with a given scale."""
-    jitnorm.rmsnorm_quant(out, input, weight, as_scale(scale, input), eps, as_hint(enable_pdl))
+    rmsnorm_quant_given(RMSNORM_QUANT, out, input, None, weight, scale, eps, enable_pdl)
 
 
 def fused_add_rmsnorm_quant(
@@ -90,7 +91,7 @@ def fused_add_rmsnorm_quant(
     enable_pdl: bool | None = None,
 ) -> None:
     """`rmsnorm_quant` of the sum with the residual, which becomes the sum."""
-    jitnorm.fused_add_rmsnorm_quant(out, input, residual, weight, as_scale(scale, input), eps, as_hint(enable_pdl))
+    rmsnorm_quant_given(FUSED_ADD_RMSNORM_QUANT, out, input, residual, weight, scale, eps, enable_pdl)
 
 
 def fused_add_rmsnorm_fp8_block_quant(
