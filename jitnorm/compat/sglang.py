@@ -107,11 +107,10 @@ def fused_qk_norm_rope(
     With an `attention_factor`, torch computes them in earlier launches.
     """
     size = head_dim if rotary_dim is None else rotary_dim
-    positions = position_ids if position_ids.ndim == 1 else position_ids.reshape(-1)  # which takes 0.7 us
     if attention_factor == 1:
-        table, rows = yarn_frequencies(qkv.device, size, base, factor, low, high), positions.contiguous()
+        table, rows = yarn_frequencies(qkv.device, size, base, factor, low, high), position_ids
     else:
-        table = yarn_angles(positions, size, base, factor, low, high, attention_factor)
+        table = yarn_angles(position_ids.reshape(-1), size, base, factor, low, high, attention_factor)
         rows = torch.arange(table.shape[0], device=table.device)
     qk_rmsnorm_rope_packed(
         qkv, q_weight, k_weight, table, rows, eps, is_neox, num_heads_q, num_heads_k, num_heads_v, head_dim

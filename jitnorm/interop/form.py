@@ -44,6 +44,7 @@ class CallForm:
         converted: what arguments other than None become, given the call's first tensor, too, where the framework's
             own function does not take them as they are.
         taken: arguments that the dispatcher takes as views of parameters.
+        numbers: arguments that are the same in all calls; parameters of their names are ignored.
         steps: the two launches of a call, of which the second reads what the first writes; empty for one launch.
     """
 
@@ -53,6 +54,7 @@ class CallForm:
     views: Views = field(default_factory=dict)
     converted: Mapping[str, Callable[[Any, Any], Any]] = field(default_factory=dict)
     taken: Mapping[str, Taken] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
     def source(self, argument: str) -> str:
         """The parameter that has an argument."""

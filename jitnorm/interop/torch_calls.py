@@ -63,9 +63,10 @@ def usual_call(
     tensors = _names(steps, lambda of: of.names)
     arguments = [*tensors, *_without(_names(steps, lambda of: of.arguments), tensors)]
     find_patterns = _pattern_finder(torch, framework, steps, form, leaders, allocated)
-    objects = _objects(torch, framework, find_patterns, record, otherwise)
+    objects = _objects(torch, framework, find_patterns, form, otherwise)
     sources = [form.source(name) for name in (*arguments, "stream")]
-    given = [order.index(name) if name in order else -1 for name in sources]
+    position_of = {name: position for position, name in enumerate((*order, *form.numbers))}
+    given = [position_of.get(name, -1) for name in sources]
     place_of = {name: _PARAMETER - place for place, name in enumerate(order)}
     place_of |= {"record": _RECORD, **{name: place for place, name in enumerate(arguments)}}
     returned = re.findall(r"\{(\w+)\}", form.result)
@@ -136,7 +137,7 @@ def _viewed(torch: Any, pattern: Any, first: Any, view: View | None) -> Any:
 
 
 def _objects(
-    torch: Any, framework: Framework, find_patterns: Callable[..., Any], record: Record | None,
+    torch: Any, framework: Framework, find_patterns: Callable[..., Any], form: CallForm,
     otherwise: Callable[..., Any] | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Objects of Python and torch that the launcher needs, in the order of kernels/launcher/torch_call.h.
@@ -148,7 +149,8 @@ def _objects(
         torch._C._len_torch_dispatch_stack, torch._C._is_tracing, vars(torch.autograd.forward_ad), "_current_level",
         torch.is_grad_enabled, torch._C._increment_version, framework.note_written, find_patterns, torch.empty_like,
         stream_handle, otherwise, torch.Tensor.untyped_storage, torch.UntypedStorage.data_ptr,
-        torch.UntypedStorage.nbytes, *_parts_of(record), torch.Tensor.__dlpack_c_exchange_api__,
+        torch.UntypedStorage.nbytes, *_parts_of(form.record), tuple(form.numbers.values()),
+        torch.Tensor.__dlpack_c_exchange_api__,
     )  # fmt: skip
 
 

@@ -120,6 +120,7 @@ class Form(CallForm):
         parameters, steps = self.parameters.split(), form.steps or (Step(dispatcher),)
         written = [name for step in steps for name in step.named(step.dispatcher.outputs.names)]
         given = {name: name if name in parameters else "None" for name in (*parameters, *written)}
+        given |= {name: repr(number) for name, number in self.numbers.items()}
         first = self.source(dispatcher.first)
         for name in self.converted:
             given[name] = f"{name} if {name} is None else _converted['{name}']({name}, {first})"

@@ -111,11 +111,9 @@ def mhc_pre(
         >>> x.tolist(), post.tolist()
         ([[2.0, 3.0]], [[0.5, 0.5]])
     """
-    elements, splits = _numbers_of(residual, dot_mix)
     made: tuple[Any, Any, Any] = _PRE_CALLS.call(
-        residual, dot_mix, mhc_scale, mhc_base, sqrsum, elements if k is None else k, post_mix,
-        comb_mix, layer_input, eps, pre_eps, sinkhorn_eps, post_factor, stream, MHC_PRE, enable_pdl, sinkhorn_rounds,
-        False, splits,
+        residual, dot_mix, mhc_scale, mhc_base, sqrsum, k, post_mix, comb_mix, layer_input, eps, pre_eps, sinkhorn_eps,
+        post_factor, stream, MHC_PRE, enable_pdl, sinkhorn_rounds, False, _splits_of(residual, dot_mix),
     )  # fmt: skip
     return made
 
@@ -171,25 +169,27 @@ def mhc_pre_with_column(
     return made
 
 
-def _numbers_of(residual: Any, dot_mix: Any) -> tuple[int, int]:
-    """The elements of a token's streams, and the partial sums of each projection; any for what is no tensor."""
+def _splits_of(residual: Any, dot_mix: Any) -> int:
+    """The partial sums of each projection; any for what is no tensor."""
     try:
-        streams, mixes = residual.shape, dot_mix.shape
-        return streams[-2] * streams[-1], int(mixes[0]) if len(mixes) == len(streams) else 1
+        return int(dot_mix.shape[0]) if dot_mix.ndim == residual.ndim else 1
     except (AttributeError, IndexError, RuntimeError):  # such as a nested tensor
-        return 0, 1
+        return 1
 
 
 def _pre_calls(
-    residual: Shape, _: Shape, op: Op, enable_pdl: bool | None, sinkhorn_rounds: int, is_of_torch: bool, *splits: int
-) -> tuple[Dispatcher, Form]:
-    dispatcher = dispatcher_of(op, enable_pdl, count_of_streams("residual", residual), sinkhorn_rounds, *splits)
-    return dispatcher, _PRE_OF_TORCH if is_of_torch else _PRE
+    residual: Shape, _: Shape, has_k: bool, op: Op, enable_pdl: bool | None, sinkhorn_rounds: int, is_of_torch: bool,
+    *splits: int,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
+    count, form = count_of_streams("residual", residual), _PRE_OF_TORCH if is_of_torch else _PRE
+    if not has_k:
+        form = replace(form, numbers={"k": count * (residual[-1] or 0)})
+    return dispatcher_of(op, enable_pdl, count, sinkhorn_rounds, *splits), form
 
 
 _PRE_CALLS = Known(
     _pre_calls,
-    "residual@2 dot_mix@0 mhc_scale mhc_base sqrsum k post_mix comb_mix out eps pre_eps sinkhorn_eps post_factor",
+    "residual@2 dot_mix@0 mhc_scale mhc_base sqrsum k? post_mix comb_mix out eps pre_eps sinkhorn_eps post_factor",
 )
 
 

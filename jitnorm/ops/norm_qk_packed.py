@@ -31,7 +31,10 @@ def qk_rmsnorm_rope_packed(
     qkv: Any, q_weight: Any, k_weight: Any, cos_sin_cache: Any, positions: Any, eps: float, is_neox: bool,
     q_heads: int, k_heads: int, v_heads: int, head_dim: int,
 ) -> None:  # fmt: skip
-    """`jitnorm.qk_rmsnorm_rope` in place: of queries and keys, which values follow, (..., sum of heads * head_dim)."""
+    """`jitnorm.qk_rmsnorm_rope` in place: of queries and keys, which values follow, (..., sum of heads * head_dim).
+
+    Positions may have any shape and strides.
+    """
     _ROTATED.call(
         qkv, q_weight, k_weight, cos_sin_cache, positions, eps, None, is_neox, q_heads, k_heads, v_heads, head_dim
     )
@@ -43,7 +46,9 @@ def _rotated(
     q, k, _ = _parts(qkv, (q_heads, k_heads, v_heads), head_dim)
     dispatcher = rounded_dispatcher(QK_RMSNORM_ROPE, None, "once", is_neox, rotary_size_of(table), False, None)
     heads = {"q": q, "k": k, "q_out": q, "k_out": k}
-    return dispatcher, Form("qkv q_weight k_weight cos_sin_cache positions eps", "None", taken=heads)
+    return dispatcher, Form(
+        "qkv q_weight k_weight cos_sin_cache positions eps", "None", taken=heads, converted={"positions": _flattened}
+    )
 
 
 def qk_rmsnorm_rope_rows(
@@ -170,6 +175,10 @@ def _check_columns(name: str, shape: Shape, count: int, head_dim: int) -> None:
 def _as_heads(count: int, row: Any, _: Any) -> Any:
     *lead, _one, size = row.shape
     return framework_of(row, "row").reshaped(row, (*lead, count, size // count))
+
+
+def _flattened(positions: Any, _: Any) -> Any:
+    return positions.reshape(-1).contiguous()
 
 
 def _as_row(heads: Any, _: Any) -> Any:

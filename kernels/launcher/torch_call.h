@@ -6,7 +6,8 @@ class TorchCall {
   // The dispatcher's arguments are tensors, then numbers; a call has the parameters in an order of its own.
   struct Form {
     int tensors, parameters;
-    std::vector<int64_t> given;  // for each argument, then the stream, the position of its parameter; -1 if it has none
+    // For each argument, then the stream, the position of its parameter or, after those, of its number; -1 for none.
+    std::vector<int64_t> given;
     // Positions among the arguments; what is returned may also be `kShape`, `kRecord`, or `kParameter` less the
     // position of a parameter that is no argument.
     std::vector<int64_t> outputs, allocated, leaders, returned;
@@ -32,7 +33,7 @@ class TorchCall {
         &is_tracing_,   &forward_ad_,    &current_level_, &grad_enabled_,  &increment_versions_,
         &note_written_, &find_patterns_, &empty_like_,    &stream_handle_, &otherwise_,
         &storage_of_,   &address_of_,    &bytes_of_,      &type_,          &constants_,
-        &names_};
+        &names_,        &numbers_};
     int place = 0;
     for (PyObject** field : fields) *field = PyTuple_GetItem(objects, place++);
     exchange_ = ExchangeOf(PyTuple_GetItem(objects, place));
@@ -85,7 +86,8 @@ class TorchCall {
   bool Place(PyObject* const* parameters, Call& call) const {
     call.parameters = parameters;
     for (size_t i = 0; i < form_.given.size(); ++i) {
-      call.given[i] = form_.given[i] < 0 ? none_ : parameters[form_.given[i]];
+      const int64_t place = form_.given[i], number = place - form_.parameters;
+      call.given[i] = place < 0 ? none_ : number < 0 ? parameters[place] : PyTuple_GetItem(numbers_, number);
     }
     PyObject* stream = call.given[arguments()];
     if (stream == none_ || IsOf(stream, int_)) return true;
@@ -352,7 +354,7 @@ class TorchCall {
   PyObject *none_, *exception_, *failure_, *float_, *int_, *tensor_, *types_, *is_neg_, *requires_grad_, *count_modes_;
   PyObject *is_tracing_, *forward_ad_, *current_level_, *grad_enabled_, *increment_versions_, *note_written_;
   PyObject *find_patterns_, *empty_like_, *stream_handle_, *otherwise_, *storage_of_, *address_of_;
-  PyObject *bytes_of_, *type_, *constants_, *names_;
+  PyObject *bytes_of_, *type_, *constants_, *names_, *numbers_;
   // Entries are never moved or removed.
   mutable std::unordered_map<Likeness, PyObject*, Likeness::Hash> patterns_;
   mutable std::atomic<const Patterns*> last_{nullptr};

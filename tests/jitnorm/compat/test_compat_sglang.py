@@ -54,6 +54,17 @@ def test_queries_and_keys_are_turned_by_angles_of_rope_or_yarn(factor: float, sc
     torch.testing.assert_close(qkv, expected, rtol=2**-7, atol=1e-4)
 
 
+def test_positions_may_have_any_shape_and_strides() -> None:
+    weight, positions = torch.ones(64).bfloat16(), torch.tensor([[3, 1, 4], [1, 5, 9]])
+    columns = torch.stack([positions.view(-1), positions.view(-1)], -1)
+    made = []
+    for given in (positions.view(-1), positions, positions.t().contiguous().t(), columns[:, 0]) * 2:
+        made.append(GATED[:, :320].clone())
+        options = 1e4, True, given, 1.0, 1.0, 1.0, 1.0
+        sglang.fused_qk_norm_rope(made[-1], 2, 1, 2, 64, 1e-6, weight, weight, *options)
+    assert all(torch.equal(each, made[0]) for each in made[1:])
+
+
 @pytest.mark.parametrize("is_neox", [True, False])
 @pytest.mark.parametrize("has_keys", [True, False])
 def test_queries_and_keys_are_turned_in_place(device: str, is_neox: bool, has_keys: bool) -> None:
