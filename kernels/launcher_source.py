@@ -39,9 +39,9 @@ _FILES = (
     "kernel.h",
     "dispatcher.h",
     "python.h",
-    "known.h",
     "views.h",
     "torch_call.h",
+    "known.h",
     "memory.h",
     "launcher.cc",
 )

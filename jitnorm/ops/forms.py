@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.dispatch import per_options
@@ -63,7 +64,7 @@ class Known:
     def _first(self, *given: Any) -> Any:
         self._found(*given)  # its errors come before the launcher is loaded
         # The launcher keeps them. Other threads may be here, too.
-        objects = None, Exception, str, int, "shape", exchanges, self._found
+        objects = None, Exception, str, int, "shape", exchanges, BuiltinFunctionType, self._found
         dims = [-1 if part["dims"] is None else int(part["dims"]) for part in self._parts.values()]
         self.call = object_at(launcher().make_known(self._passed, list(self._parts), dims, id(objects)))
         return self.call(*given)

@@ -8,20 +8,21 @@ class Known {
   };
 
   // A call has `passed` arguments for the function that makes it, of which `parts` matter, then options.
-  // `objects`: None, Exception, str, int, "shape", the exchange of DLPack by types of tensors, and a function that
-  // takes the call and returns a table of functions, the key of the one that makes the call, and what must be kept:
-  // texts and options, so that no other object gets their addresses.
+  // `objects`: None, Exception, str, int, "shape", the exchange of DLPack by types of tensors, the type of the
+  // launcher's functions, and a function that takes the call and returns a table of functions, the key of the one that
+  // makes the call, and what must be kept: texts and options, so that no other object gets their addresses.
   Known(intptr_t passed, std::vector<Part> parts, PyObject* objects) : passed_(passed), parts_(std::move(parts)) {
     Py_IncRef(objects);
     int place = 0;
-    for (PyObject** field : {&none_, &exception_, &text_, &int_, &shape_, &exchanges_, &find_}) {
+    for (PyObject** field : {&none_, &exception_, &text_, &int_, &shape_, &exchanges_, &builtin_, &find_}) {
       *field = PyTuple_GetItem(objects, place++);
     }
   }
 
   PyObject* Run(PyObject* const* given, intptr_t count) const {
     Key key;
-    const bool is_described = Describe(given, count, key);
+    Exchanged exchanged;
+    const bool is_described = Describe(given, count, key, exchanged);
     if (PyErr_Occurred() != nullptr) {
       if (!PyErr_ExceptionMatches(exception_)) return nullptr;  // such as an interrupt
       PyErr_Clear();                                            // `find_` raises an error in the caller's terms
@@ -29,7 +30,9 @@ class Known {
     const Reference found = is_described ? FindOrLearn(key, given, count) : CallOf(find_, given, count);
     if (!found) return nullptr;
     const Reference make(PyObject_GetItem(PyTuple_GetItem(found.get(), 0), PyTuple_GetItem(found.get(), 1)));
-    return make ? CallOf(make.get(), given, passed_).Release() : nullptr;
+    if (!make) return nullptr;
+    const auto* call = IsOf(make.get(), builtin_) ? ObjectOf<TorchCall>(make.get()) : nullptr;
+    return call != nullptr ? call->Run(given, passed_, &exchanged) : CallOf(make.get(), given, passed_).Release();
   }
 
  private:
@@ -37,7 +40,7 @@ class Known {
 
   // Texts and shapes, options, and two bits for each argument, which say how it was described. Texts and options are
   // described by their addresses: True is thus not 1.
-  bool Describe(PyObject* const* given, intptr_t count, Key& key) const {
+  bool Describe(PyObject* const* given, intptr_t count, Key& key, Exchanged& exchanged) const {
     if (count < passed_) return false;
     uint64_t kinds = 0;
     for (const Part& part : parts_) {
@@ -45,7 +48,8 @@ class Known {
       const bool is_text = argument != none_ && IsOf(argument, text_);
       kinds = kinds << 2 | (argument == none_ ? 0 : is_text ? 2 : 1);
       if (is_text && !key.Add(AddressOf(argument))) return false;
-      if (argument != none_ && !is_text && part.dims >= 0 && !DescribeShape(argument, part.dims, key)) return false;
+      const bool has_shape = argument != none_ && !is_text && part.dims >= 0;
+      if (has_shape && !DescribeShape(argument, part.dims, key, exchanged)) return false;
     }
     for (intptr_t i = passed_; i < count; ++i) {
       if (!key.Add(AddressOf(given[i]))) return false;
@@ -55,7 +59,7 @@ class Known {
 
   // False, with an error, for anything but a tensor whose extents are known. The exchange takes 0.07 us less than the
   // attribute.
-  bool DescribeShape(PyObject* tensor, int64_t dims, Key& key) const {
+  bool DescribeShape(PyObject* tensor, int64_t dims, Key& key, Exchanged& exchanged) const {
     PyObject* capsule = PyDict_GetItemWithError(exchanges_, Reference(PyObject_Type(tensor)).get());
     const DLPackExchangeAPI* exchange = capsule == nullptr ? nullptr : ExchangeOf(capsule);
     if (exchange == nullptr) return DescribeAttribute(tensor, dims, key);
@@ -64,6 +68,7 @@ class Known {
     for (int64_t d = std::max<int64_t>(0, t.ndim - dims); d < t.ndim; ++d) {
       if (!key.Add(t.shape[d])) return false;
     }
+    exchanged.Add(tensor, t);
     return true;
   }
 
@@ -100,7 +105,7 @@ class Known {
   static constexpr size_t kMost = 1024;
   intptr_t passed_;
   std::vector<Part> parts_;
-  PyObject *none_, *exception_, *text_, *int_, *shape_, *exchanges_, *find_;
+  PyObject *none_, *exception_, *text_, *int_, *shape_, *exchanges_, *builtin_, *find_;
   mutable Table known_;
 };
 

@@ -50,6 +50,8 @@ JITNORM_PYTHON double PyFloat_AsDouble(PyObject*);
 JITNORM_PYTHON PyObject* PyCapsule_New(void*, const char*, void (*)(PyObject*));
 JITNORM_PYTHON void* PyCapsule_GetPointer(PyObject*, const char*);
 JITNORM_PYTHON PyObject* PyCFunction_NewEx(PyMethodDef*, PyObject*, PyObject*);
+JITNORM_PYTHON PyFastFunction PyCFunction_GetFunction(PyObject*);
+JITNORM_PYTHON PyObject* PyCFunction_GetSelf(PyObject*);
 }
 #undef JITNORM_PYTHON
 
@@ -109,6 +111,25 @@ inline const DLPackExchangeAPI* ExchangeOf(PyObject* capsule) {
   return exchange != nullptr && exchange->header.version.major == 1 ? exchange : nullptr;
 }
 
+// Tensors of a call that were exchanged to find what makes it, which need not exchange them again: 0.1 us each.
+struct Exchanged {
+  static constexpr int kMost = 8;
+  PyObject* objects[kMost];
+  DLTensor tensors[kMost];
+  int count = 0;
+
+  void Add(PyObject* object, const DLTensor& tensor) {
+    if (count == kMost) return;
+    objects[count] = object;
+    tensors[count++] = tensor;
+  }
+
+  const DLTensor* Find(PyObject* object) const {
+    const auto* found = std::find(objects, objects + count, object);
+    return found == objects + count ? nullptr : tensors + (found - objects);
+  }
+};
+
 // Holds Python's lock for a scope.
 class WithPython {
  public:
@@ -136,6 +157,13 @@ class WithoutPython {
 template <typename Object>
 PyObject* RunObject(PyObject* self, PyObject* const* given, intptr_t count) {
   return static_cast<const Object*>(PyCapsule_GetPointer(self, nullptr))->Run(given, count);
+}
+
+// The object of a builtin function, if that was made of one by `FunctionOf`.
+template <typename Object>
+const Object* ObjectOf(PyObject* function) {
+  if (PyCFunction_GetFunction(function) != RunObject<Object>) return nullptr;
+  return static_cast<const Object*>(PyCapsule_GetPointer(PyCFunction_GetSelf(function), nullptr));
 }
 
 // The address of a new function of Python that calls `Run` of an object; both live as long as the process.
