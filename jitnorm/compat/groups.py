@@ -128,8 +128,8 @@ def quantize_groups(
     if not is_transposed:
         return quantize_pair(x, spec, out)
     if x.ndim == 2:
-        codes, scales = quantize_pair(x, spec, out)
-        columns, length = scales.shape
-        return codes, scales.as_strided((x.shape[0], columns), (1, length))
+        codes, scales = quantize_pair(x, spec, out, is_column=True)
+        rows, (length, columns) = x.shape[0], scales.shape
+        return codes, scales if rows == length else scales.as_strided((rows, columns), (1, length))
     q = jitnorm.quantize(x, spec=spec, batched=x.ndim == 3, out=out)
     return q.data, transposed_scales(q)

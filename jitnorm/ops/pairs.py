@@ -41,8 +41,8 @@ def quantize_pair(
 ) -> tuple[Any, Any]:  # fmt: skip
     """`jitnorm.quantize` of one matrix: its codes and the scales of its blocks, of its rows or of it, or given ones.
 
-    With `is_column`, allocated scales of rows are (rows, 1). `global_scale` may also be a number, or a tensor of
-    any dtype and device.
+    With `is_column`, allocated scales of rows are (rows, 1), and column-major ones of torch are transposed: (padded
+    rows, groups). `global_scale` may also be a number, or a tensor of any dtype and device.
     """
     made: tuple[Any, Any] = _PLAIN.call(input, out, out_scale, scale, scale_ub, global_scale, None, spec, is_column)
     return made
@@ -157,12 +157,20 @@ def _masked(
 
 def _form(spec: QuantSpec, gives_scale: bool, others: str, is_column: bool = False) -> Form:
     written = written_names(spec, gives_scale)
-    views = {"row_scale": _as_column} if is_column else {}
-    return Form(f"input {written} {others}", f"({{{written.partition(' ')[0]}}}, {{{scale_name(spec)}}})", views=views)
+    views = {"row_scale": _as_column, **({"block_scale": _transposed} if spec.is_column_major else {})}
+    return Form(
+        f"input {written} {others}",
+        f"({{{written.partition(' ')[0]}}}, {{{scale_name(spec)}}})",
+        views=views if is_column else {},
+    )
 
 
 def _as_column(scales: Any, _: Any) -> Any:
     return framework_of(scales, "scales").reshaped(scales, (prod(scales.shape), 1))
+
+
+def _transposed(scales: Any, _: Any) -> Any:
+    return scales.t()
 
 
 def fp4_quantize_pair(

@@ -125,6 +125,19 @@ def test_groups_are_packed_for_deepgemm() -> None:
         ops.per_token_group_quant_fp8_packed_for_deepgemm(X, 32, use_ue8m0=False)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 4])
+@pytest.mark.parametrize("is_aligned", [False, True])
+def test_scales_of_groups_are_column_major(rows: int, is_aligned: bool) -> None:
+    """Of a multiple of 4 rows, the launcher allocates them so."""
+    x, length = X[:rows], 4 if is_aligned else rows
+    codes, expected = ops.per_token_group_quant_fp8(x, 32, use_ue8m0=False)
+    for _ in range(3):
+        found, scales = ops.per_token_group_quant_fp8(x, 32, 1e-10, FP8, True, is_aligned, use_ue8m0=False)
+        assert same(found, codes)
+        assert torch.equal(scales, expected)
+        assert scales.stride() == (1, length)
+
+
 @pytest.mark.parametrize("is_ue8m0", [False, True])
 def test_groups_have_an_amax_of_eps_at_least(is_ue8m0: bool) -> None:
     x = X.clone()
