@@ -78,11 +78,6 @@ class TorchCall {
     PyObject* Object(int64_t place) const { return made[place] ? made[place].get() : given[place]; }
   };
 
-  // The properties of the leaders that decide the outputs.
-  using Likeness = Words<48>;
-
-  using Patterns = std::pair<const Likeness, PyObject*>;
-
   int arguments() const { return static_cast<int>(form_.given.size()) - 1; }
 
   bool Place(PyObject* const* parameters, Call& call) const {
@@ -261,36 +256,18 @@ class TorchCall {
   }
 
   Reference PatternsOf(const Call& call) const {
-    Likeness likeness;
+    Patterns::Likeness likeness;
     PyObject* leaders[kMaxArguments];
     int count = 0;
     for (const int64_t place : form_.leaders) {
       leaders[count++] = call.given[place];
-      if (call.given[place] == none_ || !Describe(call.tensors[place], likeness)) return {};
+      if (call.given[place] == none_ || !Patterns::Describe(call.tensors[place], likeness)) return {};
     }
-    const Patterns* last = last_.load(std::memory_order_acquire);  // saves the hash and the lock
-    if (last != nullptr && last->first == likeness) return Reference::To(last->second);
-    {
-      std::shared_lock lock(tables_lock);
-      const auto known = patterns_.find(likeness);
-      if (known != patterns_.end()) {
-        last_.store(&*known, std::memory_order_release);
-        return Reference::To(known->second);
-      }
-    }
+    if (Reference known = patterns_.Find(likeness)) return known;
     Reference found = CallOf(find_patterns_, leaders, count);
     if (!found || found.get() == none_) return {};
-    std::unique_lock lock(tables_lock);
-    if (patterns_.size() < kMostPatterns && patterns_.try_emplace(likeness, found.get()).second) Py_IncRef(found.get());
+    patterns_.Remember(likeness, found.get());
     return found;
-  }
-
-  // False if there is no room.
-  static bool Describe(const DLTensor& t, Likeness& likeness) {
-    if (!likeness.HasRoom(2 + t.ndim)) return false;
-    PushKind(likeness, t);
-    for (int d = 0; d < t.ndim; ++d) likeness.Push(t.shape[d]);
-    return true;
   }
 
   bool CountWrites(const Call& call) const {
@@ -352,8 +329,6 @@ class TorchCall {
     return count;
   }
 
-  // Enough for an engine, whose calls have few shapes; further ones take 1 us longer.
-  static constexpr size_t kMostPatterns = 1024;
   std::shared_ptr<const Dispatcher> dispatcher_;
   Form form_;
   int view_of_[kMaxArguments];  // the views of arguments; -1 for none
@@ -362,9 +337,7 @@ class TorchCall {
   PyObject *is_tracing_, *forward_ad_, *current_level_, *grad_enabled_, *increment_versions_, *note_written_;
   PyObject *find_patterns_, *empty_like_, *stream_handle_, *otherwise_, *storage_of_, *address_of_;
   PyObject *bytes_of_, *type_, *constants_, *names_, *numbers_;
-  // Entries are never moved or removed.
-  mutable std::unordered_map<Likeness, PyObject*, Likeness::Hash> patterns_;
-  mutable std::atomic<const Patterns*> last_{nullptr};
+  Patterns patterns_;
 };
 
 // The address of a new function of Python that makes the dispatcher's calls, given the fields of `Form` and the address
