@@ -7,13 +7,15 @@ import os
 from pathlib import Path
 
 from jitnorm.cache.artifact import Artifact
-from jitnorm.cache.files import make_folder
+from jitnorm.cache.files import GONE, is_at, make_folder
 from jitnorm.cache.key import is_key
 
 SOURCE_KEY = "source_key"
 # One key per compiler version: more than anybody has.
 _MAX_KEYS = 64
 MAX_BYTES = 2 * 66 * _MAX_KEYS
+# How often a key is written if each time a sweep removes the file.
+_TRIES = 8
 
 
 def source_key_of(artifact: Artifact) -> str | None:
@@ -46,19 +48,30 @@ def read_alias(path: Path) -> tuple[str, ...]:
 def add_to_alias(path: Path, key: str) -> None:
     """Add a key to an alias file if possible; aliases are only hints.
 
-    The key is appended in one write, so that concurrent writers lose none.
+    The key is appended in one write, so that concurrent writers lose none, and once more if a sweep removed or replaced
+    the file meanwhile.
     """
     with contextlib.suppress(OSError):
-        known = read_alias(path)
-        if key in known or len(known) >= _MAX_KEYS:
-            return
-        descriptor = _open_to_append(path)
-        try:
-            # On a separate line, even if an earlier writer was interrupted within one.
-            os.write(descriptor, f"\n{key}\n".encode("ascii"))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        for _ in range(_TRIES):
+            known = read_alias(path)
+            if key in known or len(known) >= _MAX_KEYS or _append(path, key):
+                return
+
+
+def _append(path: Path, key: str) -> bool:
+    """Append a key to an alias file; return whether that file is still there."""
+    descriptor = _open_to_append(path)
+    try:
+        # On a separate line, even if an earlier writer was interrupted within one.
+        os.write(descriptor, f"\n{key}\n".encode("ascii"))
+        os.fsync(descriptor)
+        return is_at(descriptor, path)
+    except OSError as error:
+        if error.errno not in GONE:
+            raise
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def _open_to_append(path: Path) -> int:

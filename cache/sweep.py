@@ -30,8 +30,9 @@ def aliases_in(layout: Layout, shard: str) -> Iterator[tuple[str, list[str]]]:
 def sweep_alias(layout: Layout, path: Path, is_there: Callable[[str], bool], *, dry_run: bool = False) -> int:
     """Remove the keys without an entry from an alias; delete the alias if it has no others.
 
-    A publisher writes the alias, stores the entry, and writes the alias again if it is gone. This function removes the
-    alias and then looks for its keys once more. However the two interleave, no entry is left without an alias.
+    A publisher writes the alias, stores the entry, and writes the alias again if it is gone, or goes while it writes.
+    This function removes the alias and then looks for its keys once more. However the two interleave, no entry is left
+    without an alias.
 
     Args:
         layout: the cache.

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jitnorm.cache import Artifact, Store, make_key
+from jitnorm.cache import Artifact, Store, aliases, make_key
+from jitnorm.cache.aliases import add_to_alias
 from jitnorm.cache.flock import locked_alone, remove_unlocked
 from jitnorm.cache.lock import key_lock
 from jitnorm.cache.space import prune
@@ -81,6 +82,29 @@ def test_an_entry_published_while_its_alias_is_swept_keeps_it(
 
     monkeypatch.setattr(Path, "unlink", publish_too)
     sweep_alias(store.layout, alias, lambda _: False)
+    assert store.keys_of(SOURCE) == (GOOD,)
+
+
+@pytest.mark.parametrize("others", [(), (GONE,)], ids=["empty", "of another key"])
+def test_an_alias_swept_between_its_opening_and_its_new_line_is_written_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch, others: tuple[str, ...]
+) -> None:
+    """The line went to a file that is no longer there, after the sweep looked into it for the last time."""
+    store.publish(GOOD, Artifact(b"code", {}))
+    alias = store.layout.alias(SOURCE)
+    alias.parent.mkdir(parents=True)
+    if others:
+        alias.write_text("".join(f"{key}\n" for key in others))
+    opened = aliases._open_to_append
+    sweeps = iter([lambda: sweep_alias(store.layout, alias, lambda _: False)])
+
+    def open_and_sweep(path: Path) -> int:
+        descriptor = opened(path)
+        next(sweeps, lambda: 0)()
+        return descriptor
+
+    monkeypatch.setattr(aliases, "_open_to_append", open_and_sweep)
+    add_to_alias(alias, GOOD)
     assert store.keys_of(SOURCE) == (GOOD,)
 
 
