@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from jitnorm.catalogue import OPS
+from jitnorm.catalogue.op import Op
 from jitnorm.comm.calls import Reduced
 from jitnorm.comm.workspace import Workspace, workspace_named
 from jitnorm.quantized import QuantizedTensor, leaves_of, of_leaves
@@ -53,17 +55,20 @@ def stand_in_over_ranks(function: Callable[..., Any]) -> Callable[..., Any]:
     return traced_over_ranks
 
 
-_APART = "a QuantizedTensor"
+_APART, _NAMED = "a QuantizedTensor", "an op"
 
 
 def _apart(value: Any) -> Any:
+    if isinstance(value, Op):  # no constant to Dynamo, as its name is
+        return _NAMED, value.name
     return (_APART, *leaves_of(value)) if isinstance(value, QuantizedTensor) else value
 
 
 def _whole(value: Any) -> Any:
     """The inverse of `_apart`."""
-    is_apart = isinstance(value, tuple) and len(value) == 3 and isinstance(value[0], str) and value[0] == _APART
-    return of_leaves(*value[1:]) if is_apart else value
+    if not isinstance(value, tuple) or not value or not isinstance(value[0], str):
+        return value
+    return of_leaves(*value[1:]) if value[0] == _APART else OPS[value[1]] if value[0] == _NAMED else value
 
 
 # The non-tensor parts of the last node's result.

@@ -146,6 +146,15 @@ def test_mxfp4_decodes_on_the_host() -> None:
     assert same(flashinfer.mxfp4_dequantize_host(q.data, q.scale), q.dequantize(dtype="float32"))
 
 
+def test_traced_norms_find_their_op() -> None:
+    def norm(out: torch.Tensor) -> torch.Tensor:
+        flashinfer.rmsnorm_quant(out, X, WEIGHT, torch.ones(1))
+        return out
+
+    given = X.to(torch.float8_e4m3fn)
+    assert same(torch.compile(norm, fullgraph=True, backend="aot_eager")(given.clone()), norm(given))
+
+
 def test_rows_are_those_of_the_shuffle() -> None:
     weight = torch.randn(64, 32).half()
     rows = flashinfer.get_shuffle_matrix_a_row_indices(weight, 128)
