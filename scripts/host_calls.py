@@ -64,7 +64,13 @@ def _vllm(t: _Tensors) -> Calls:
         "fused_qknorm_rope_cache": partial(ops.fused_qknorm_rope_cache, *cache),
         "rms_norm_dynamic_per_token_quant": partial(ops.rms_norm_dynamic_per_token_quant, t.x, t.weight, _EPS, _FP8),
         "rms_norm_per_block_quant": partial(ops.rms_norm_per_block_quant, t.x, t.weight, _EPS, _FP8, [1, _GROUP]),
+        "rms_norm_per_block_quant, transposed": partial(
+            ops.rms_norm_per_block_quant, t.x, t.weight, _EPS, _FP8, [1, _GROUP], None, None, True, 4
+        ),
         "silu_and_mul_per_block_quant": partial(ops.silu_and_mul_per_block_quant, t.gates, _GROUP, _FP8),
+        "silu_and_mul_per_block_quant, transposed": partial(
+            ops.silu_and_mul_per_block_quant, t.gates, _GROUP, _FP8, None, True
+        ),
         "scaled_fp8_quant, given": partial(ops.scaled_fp8_quant, t.x, t.one),
         "scaled_fp8_quant, given, output": partial(ops.scaled_fp8_quant, t.x, t.one, output=t.fp8),
         "scaled_fp8_quant, rows": partial(ops.scaled_fp8_quant, t.x, use_per_token_if_dynamic=True),

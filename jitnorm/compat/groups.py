@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cache, partial
 
@@ -42,6 +41,16 @@ def spec_of_groups(
     return spec_of_eps(element_of(dtype, name), group_size, eps, is_ue8m0, layout)
 
 
+@cache
+def _spec_of_scales(
+    dtype: torch.dtype, group_size: int, eps: float, is_ue8m0: bool, is_transposed: bool, is_tma_aligned: bool,
+    is_packed: bool, least_power: float,
+) -> QuantSpec:  # fmt: skip
+    """`spec_of_groups` for scales in the layout that the engines' flags select."""
+    layout = column_layout(is_transposed, is_tma_aligned, is_packed)
+    return spec_of_eps(element_of(dtype, "dtype"), group_size, eps, is_ue8m0, layout, least_power)
+
+
 # Cached, because constructing a spec takes 35 us.
 _with_layout = cache(QuantSpec.with_layout)
 
@@ -54,10 +63,9 @@ def column_layout(is_transposed: bool, is_tma_aligned: bool, is_packed: bool = F
 
 
 def transposed_scales(q: QuantizedTensor) -> torch.Tensor:
-    """Column-major scales in the engines' form: a view (M, groups), or (B, M, groups) for a batch."""
-    shape = q.data.shape
+    """Column-major scales of a matrix or a batch in the engines' form: a view (..., M, groups)."""
     scales: torch.Tensor = q.scale.transpose(-1, -2)
-    return scales[..., : shape[-2] if q.batched else math.prod(shape[:-1]), :]
+    return scales[..., : q.data.shape[-2], :]
 
 
 def write_groups(
@@ -123,13 +131,8 @@ def quantize_groups(
     is_packed: bool = False, least_power: float = _LEAST_POWER,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Codes and scales of the groups of rows, with an amax of at least `eps`."""
-    layout = column_layout(is_transposed, is_tma_aligned, is_packed)
-    spec = spec_of_eps(element_of(dtype, "dtype"), group_size, eps, is_ue8m0, layout, least_power)
-    if not is_transposed:
-        return quantize_pair(x, spec, out)
-    if x.ndim == 2:
-        codes, scales = quantize_pair(x, spec, out, is_column=True)
-        rows, (length, columns) = x.shape[0], scales.shape
-        return codes, scales if rows == length else scales.as_strided((rows, columns), (1, length))
-    q = jitnorm.quantize(x, spec=spec, batched=x.ndim == 3, out=out)
-    return q.data, transposed_scales(q)
+    spec = _spec_of_scales(dtype, group_size, eps, is_ue8m0, is_transposed, is_tma_aligned, is_packed, least_power)
+    if is_transposed and x.ndim == 3:
+        q = jitnorm.quantize(x, spec=spec, batched=True, out=out)
+        return q.data, transposed_scales(q)
+    return quantize_pair(x, spec, out, is_column=is_transposed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 View = Callable[[Any, Any], Any]
-"""Makes a view of an output, given the call's first tensor, too: of all its memory, or the output itself."""
+"""Makes a view of an output, given the call's first tensor, too: from its first element on, or the output itself."""
 Views = Mapping[str, View]
 """What is returned in place of outputs that a call allocates, by their names."""
 

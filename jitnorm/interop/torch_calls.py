@@ -103,7 +103,9 @@ def _pattern_finder(
     """A function that finds patterns for allocated outputs, given the tensors that these depend on; None if unknown."""
 
     def find_patterns(*given: Any) -> tuple[Any, ...] | None:
-        """Tensors that outputs are allocated like, then what the kernel writes if that is no view of itself."""
+        """Tensors that outputs are allocated like; what the kernel writes, if outputs are views of it; and the shapes
+        and strides of those that are a part of it.
+        """
         known = dict(zip(leaders, given, strict=True))
         known |= {name: view.of(known[name]) for name, view in form.taken.items() if name in known}
         for step in steps:  # patterns of what the first launch writes lead the second
@@ -115,25 +117,29 @@ def _pattern_finder(
                 return None
             known |= zip(step.named(makers), patterns, strict=True)
         found = tuple(known[name] for name in allocated)
-        viewed = [
-            _viewed(torch, each, given[0], form.views.get(name)) for name, each in zip(allocated, found, strict=True)
+        made = [
+            _allocated(torch, each, given[0], form.views.get(name)) for name, each in zip(allocated, found, strict=True)
         ]
-        return *viewed, *(None if view is each else each for view, each in zip(viewed, found, strict=True))
+        return tuple(each for kind in zip(*made, strict=True) for each in kind)
 
     return find_patterns
 
 
-def _viewed(torch: Any, pattern: Any, first: Any, view: View | None) -> Any:
-    """A view of a tensor like a pattern, without memory; the pattern itself if that is all the view is."""
+def _allocated(torch: Any, pattern: Any, first: Any, view: View | None) -> tuple[Any, Any, Any]:
+    """The three of `find_patterns` for a view of a tensor like a pattern; they have no memory."""
     if view is None:
-        return pattern
+        return pattern, None, None
     # Of its own, because some views need memory.
     whole = torch.empty(pattern.shape, dtype=pattern.dtype, device=pattern.device)
     viewed = view(whole, first)
-    if viewed.nbytes != whole.nbytes:
-        raise RuntimeError(f"a view of {tuple(viewed.shape)} is not all of an output of {tuple(whole.shape)}")
-    whole.untyped_storage().resize_(0)
-    return pattern if viewed is whole else viewed
+    if viewed is whole:
+        return pattern, None, None
+    if viewed.nbytes == whole.nbytes:
+        whole.untyped_storage().resize_(0)
+        return viewed, pattern, None
+    if viewed.dtype != whole.dtype or viewed.storage_offset() != 0:
+        raise RuntimeError(f"a view of {tuple(viewed.shape)} is no first part of an output of {tuple(whole.shape)}")
+    return pattern, pattern, (viewed.shape, viewed.stride())
 
 
 def _objects(
@@ -150,7 +156,7 @@ def _objects(
         torch.is_grad_enabled, torch._C._increment_version, framework.note_written, find_patterns, torch.empty_like,
         stream_handle, otherwise, torch.Tensor.untyped_storage, torch.UntypedStorage.data_ptr,
         torch.UntypedStorage.nbytes, *_parts_of(form.record), tuple(form.numbers.values()),
-        torch.Tensor.__dlpack_c_exchange_api__,
+        torch.Tensor.as_strided_, torch.Tensor.__dlpack_c_exchange_api__,
     )  # fmt: skip
 
 

@@ -41,8 +41,8 @@ def quantize_pair(
 ) -> tuple[Any, Any]:  # fmt: skip
     """`jitnorm.quantize` of one matrix: its codes and the scales of its blocks, of its rows or of it, or given ones.
 
-    With `is_column`, allocated scales of rows are (rows, 1), and column-major ones of torch are transposed: (padded
-    rows, groups). `global_scale` may also be a number, or a tensor of any dtype and device.
+    With `is_column`, allocated scales of rows are (rows, 1), and column-major ones of torch are transposed: (rows,
+    groups). `global_scale` may also be a number, or a tensor of any dtype and device.
     """
     made: tuple[Any, Any] = _PLAIN.call(input, out, out_scale, scale, scale_ub, global_scale, None, spec, is_column)
     return made
@@ -121,21 +121,24 @@ def _layernorm(has_gemma: bool, has_beta: bool, of_scale: Kind, spec: QuantSpec)
 
 def silu_and_mul_quantize_pair(
     input: Any, spec: QuantSpec, rounding: str, out: Any = None, out_scale: Any = None, scale: Any = None,
-    scale_ub: Any = None, global_scale: Any = None,
+    scale_ub: Any = None, global_scale: Any = None, is_column: bool = False,
 ) -> tuple[Any, Any]:  # fmt: skip
     """`jitnorm.silu_and_mul_quantize` of one matrix: a pair as of `quantize_pair`."""
-    made: tuple[Any, Any] = _GATED.call(input, out, out_scale, scale, scale_ub, global_scale, None, spec, rounding)
+    made: tuple[Any, Any] = _GATED.call(
+        input, out, out_scale, scale, scale_ub, global_scale, None, spec, rounding, is_column
+    )
     return made
 
 
 def _gated(
-    gives_scale: bool, of_scale: Kind, has_bound: bool, of_global: Kind, spec: QuantSpec, rounding: str
-) -> tuple[Dispatcher, Form]:
+    gives_scale: bool, of_scale: Kind, has_bound: bool, of_global: Kind, spec: QuantSpec, rounding: str,
+    is_column: bool,
+) -> tuple[Dispatcher, Form]:  # fmt: skip
     whole = with_kinds(spec, of_global, of_scale)
     dispatcher = rounded_dispatcher(
         SILU_AND_MUL_QUANTIZE, None, rounding, whole, -1, "silu", False, has_bound, _ONE_MATRIX
     )
-    return dispatcher, _form(whole, gives_scale, "scale scale_ub global_scale")
+    return dispatcher, _form(whole, gives_scale, "scale scale_ub global_scale", is_column)
 
 
 def silu_and_mul_quantize_into(
@@ -169,8 +172,8 @@ def _as_column(scales: Any, _: Any) -> Any:
     return framework_of(scales, "scales").reshaped(scales, (prod(scales.shape), 1))
 
 
-def _transposed(scales: Any, _: Any) -> Any:
-    return scales.t()
+def _transposed(scales: Any, input: Any) -> Any:
+    return scales.t()[: prod(input.shape[:-1])]
 
 
 def fp4_quantize_pair(

@@ -33,7 +33,7 @@ class TorchCall {
         &is_tracing_,   &forward_ad_,    &current_level_, &grad_enabled_,  &increment_versions_,
         &note_written_, &find_patterns_, &empty_like_,    &stream_handle_, &otherwise_,
         &storage_of_,   &address_of_,    &bytes_of_,      &type_,          &constants_,
-        &names_,        &numbers_};
+        &names_,        &numbers_,       &as_strided_};
     int place = 0;
     for (PyObject** field : fields) *field = PyTuple_GetItem(objects, place++);
     exchange_ = ExchangeOf(PyTuple_GetItem(objects, place));
@@ -70,6 +70,7 @@ class TorchCall {
     DLTensor tensors[kMaxArguments];
     ffi::AnyView arguments[kMaxArguments + 1];
     Reference made[kMaxArguments];  // outputs that were allocated
+    Reference patterns;             // like which they were
     Reference stream;
     bool has_begun = false;  // the first of two launches
     std::string error;       // of the second
@@ -227,21 +228,30 @@ class TorchCall {
   }
 
   // Allocates the outputs that are None like remembered tensors without memory. One that is a view of what the kernel
-  // writes comes from a pattern of its own, 0.8 us faster than a view of the output would be made.
+  // writes comes from a pattern of its own, 0.8 us faster than a view of the output would be made; or, if it is a part
+  // of that, becomes the view itself.
   bool Allocate(Call& call) const {
-    Reference patterns;
-    for (size_t i = 0; i < form_.allocated.size(); ++i) {
+    const auto count = static_cast<intptr_t>(form_.allocated.size());
+    for (intptr_t i = 0; i < count; ++i) {
       const int64_t place = form_.allocated[i];
       if (call.given[place] != none_) continue;
-      if (!patterns) patterns = PatternsOf(call);
-      if (!patterns) return false;
-      PyObject* pattern = PyTuple_GetItem(patterns.get(), static_cast<intptr_t>(i));
-      call.made[place] = CallOf(empty_like_, pattern);
-      if (!call.made[place] || !Exchange(call, place, call.made[place].get())) return false;
-      PyObject* whole = PyTuple_GetItem(patterns.get(), static_cast<intptr_t>(form_.allocated.size() + i));
-      if (whole != none_ && !ViewAs(call.tensors[place], whole)) return false;
+      if (!call.patterns) call.patterns = PatternsOf(call);
+      if (!call.patterns) return false;
+      PyObject* const patterns = call.patterns.get();
+      call.made[place] = CallOf(empty_like_, PyTuple_GetItem(patterns, i));
+      if (!call.made[place]) return false;
+      PyObject *tensor = call.made[place].get(), *whole = PyTuple_GetItem(patterns, count + i);
+      PyObject* part = PyTuple_GetItem(patterns, 2 * count + i);
+      if (part != none_ && !MakePart(tensor, part)) return false;
+      if (!Exchange(call, place, tensor) || (whole != none_ && !ViewAs(call.tensors[place], whole))) return false;
     }
     return true;
+  }
+
+  // Gives a tensor another shape and strides.
+  bool MakePart(PyObject* tensor, PyObject* part) const {
+    PyObject* const given[] = {tensor, PyTuple_GetItem(part, 0), PyTuple_GetItem(part, 1)};
+    return static_cast<bool>(CallOf(as_strided_, given, 3));
   }
 
   // The same memory with the dtype and shape of another tensor, row-major.
@@ -336,7 +346,7 @@ class TorchCall {
   PyObject *none_, *exception_, *failure_, *float_, *int_, *tensor_, *types_, *is_neg_, *requires_grad_, *count_modes_;
   PyObject *is_tracing_, *forward_ad_, *current_level_, *grad_enabled_, *increment_versions_, *note_written_;
   PyObject *find_patterns_, *empty_like_, *stream_handle_, *otherwise_, *storage_of_, *address_of_;
-  PyObject *bytes_of_, *type_, *constants_, *names_, *numbers_;
+  PyObject *bytes_of_, *type_, *constants_, *names_, *numbers_, *as_strided_;
   Patterns patterns_;
 };
 

@@ -82,14 +82,13 @@ def rms_norm_per_block_quant(
         raise ValueError(f"tma_alignment: is {tma_alignment!r}; allowed are 0 and 4")
     layout = column_layout(is_scale_transposed, tma_alignment == 4)
     spec = group_spec(element_of(quant_dtype, "quant_dtype"), group_size[1], layout)
-    if layout == "linear":
-        codes, scales = norm_quantize_pair(input, weight, epsilon, spec, "vllm", None, None, scale_ub, residual)
-        return codes, scales if scales.ndim == 2 else scales.view(-1, scales.shape[-1])
-    q = jitnorm.norm_quantize(
-        input, weight, spec=spec, residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="vllm",
-        batched=layout == "column4" and input.ndim == 3,
-    )  # fmt: skip
-    return q.data, transposed_scales(q)
+    if layout == "column4" and input.ndim == 3:
+        q = jitnorm.norm_quantize(
+            input, weight, spec=spec, residual=residual, eps=epsilon, scale_ub=scale_ub, rounding="vllm", batched=True
+        )
+        return q.data, transposed_scales(q)
+    codes, scales = norm_quantize_pair(input, weight, epsilon, spec, "vllm", None, None, scale_ub, residual, True)
+    return codes, scales if scales.ndim == 2 else scales.view(-1, scales.shape[-1])
 
 
 def silu_and_mul_per_block_quant(
@@ -102,10 +101,7 @@ def silu_and_mul_per_block_quant(
     """SwiGLU, then FP8 or INT8 with a scale for each group of a row: codes, and float32 scales (M, groups)."""
     layout = column_layout(is_scale_transposed, is_tma_aligned=False)
     spec = group_spec(element_of(quant_dtype, "quant_dtype"), group_size, layout)
-    if not is_scale_transposed:
-        return silu_and_mul_quantize_pair(input, spec, "once", scale_ub=scale_ub)
-    q = jitnorm.silu_and_mul_quantize(input, spec=spec, scale_ub=scale_ub)
-    return q.data, transposed_scales(q)
+    return silu_and_mul_quantize_pair(input, spec, "once", scale_ub=scale_ub, is_column=is_scale_transposed)
 
 
 def scaled_fp8_quant(

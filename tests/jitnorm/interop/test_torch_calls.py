@@ -69,6 +69,12 @@ WEIGHTS, ONE, OFFSETS = torch.ones(3, 256), torch.ones(1), torch.tensor([0, 128]
         lambda: vllm.scaled_fp4_quant(BATCH[0], ONE),
         lambda: vllm.scaled_fp4_experts_quant(BATCH[0], ONE, OFFSETS, OFFSETS, 1),
         lambda: vllm.mxfp4_experts_quant(BATCH[0], OFFSETS, OFFSETS, 1, 1),
+        # The first rows of columns.
+        lambda: vllm.per_token_group_quant_fp8_packed_for_deepgemm(BATCH[0, :6], 16),
+        lambda: vllm.rms_norm_per_block_quant(
+            BATCH[0, :6], WEIGHTS[0], 1e-6, torch.int8, [1, 32], is_scale_transposed=True, tma_alignment=4
+        ),
+        lambda: vllm.silu_and_mul_per_block_quant(BATCH[0, :6], 32, torch.int8, is_scale_transposed=True),
     ],
 )
 def test_outputs_that_are_views_are_allocated_as_such(
@@ -80,6 +86,7 @@ def test_outputs_that_are_views_are_allocated_as_such(
     for one, other in zip(first, call(), strict=True):
         assert (one.shape, one.stride(), one.dtype) == (other.shape, other.stride(), other.dtype)
         assert other._base is None
+        assert one.untyped_storage().nbytes() == other.untyped_storage().nbytes()
         rows = [each[:128].contiguous().view(torch.uint8) for each in (one, other)]  # without the scales of no expert
         assert torch.equal(*rows)
     assert not slow_calls
