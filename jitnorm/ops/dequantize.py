@@ -239,5 +239,16 @@ def _to_float_calls(has_factor: bool, op: Op, enable_pdl: bool | None, *options:
     return dispatcher_of(op, enable_pdl, *options), _TO_FLOAT
 
 
-_TO_FLOAT_CALLS = Known(_to_float_calls, "data scale tensor_scale?")
-replace_in_graphs((dequantize_rows,))
+def to_float(op: Op, data: Any, scale: Any, tensor_scale: Any, *options: Any) -> Any:
+    """The result of one of these ops, given its options: torch's scales may be on other devices than the codes."""
+    return _MOVED.call(data, scale, tensor_scale, None, op, None, *options)
+
+
+def _moved(scale: Any, data: Any) -> Any:
+    return framework_of(scale, "scale").moved(scale, data.device)
+
+
+_TO_FLOAT_ARGUMENTS = "data scale tensor_scale?"
+_TO_FLOAT_CALLS = Known(_to_float_calls, _TO_FLOAT_ARGUMENTS)
+_MOVED = Known(converting(_to_float_calls, {"scale": _moved, "tensor_scale": _moved}), _TO_FLOAT_ARGUMENTS)
+replace_in_graphs((dequantize_rows, to_float))

@@ -17,6 +17,7 @@ from jitnorm import (
     shuffle_matrix_a,
     shuffle_matrix_sf_a,
 )
+from jitnorm.catalogue.decoders import E2M1_AND_UFP8SF_SCALE_TO_FLOAT, MXFP4_DEQUANTIZE
 from jitnorm.catalogue.encodings import fp4_spec
 from jitnorm.catalogue.four_over_six import recipe_of
 from jitnorm.catalogue.sf_layout import layout_name
@@ -39,6 +40,7 @@ from jitnorm.compat.flashinfer.four_over_six import (
 from jitnorm.compat.groups import quantize_groups
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import QuantSpec
+from jitnorm.ops.dequantize import to_float
 from jitnorm.ops.pairs import fp4_quantize_pair, nvfp4_quantize_pair, silu_and_mul_nvfp4_quantize_pair
 from jitnorm.ops.quantize_fp4 import largest_scale
 
@@ -251,13 +253,13 @@ def e2m1_and_ufp8sf_scale_to_float(
     is_sf_swizzled_layout: bool = True,
     is_sf_8x4_layout: bool = False,
 ) -> torch.Tensor:
-    """Decode FP4, on the host, to float32."""
-    decoded: torch.Tensor = jitnorm.e2m1_and_ufp8sf_scale_to_float(
-        on_host(e2m1_tensor), on_host(ufp8_scale_tensor),
-        None if global_scale_tensor is None else on_host(global_scale_tensor), sf_vec_size, ufp8_type,
+    """Decode FP4 to float32 where the codes are, and copy the values to the host."""
+    factor = global_scale_tensor if ufp8_type == 1 else None
+    decoded = to_float(
+        E2M1_AND_UFP8SF_SCALE_TO_FLOAT, e2m1_tensor, ufp8_scale_tensor, factor, sf_vec_size, ufp8_type,
         is_sf_swizzled_layout, is_sf_8x4_layout,
     )  # fmt: skip
-    return decoded
+    return on_host(decoded)
 
 
 def mxfp4_dequantize(
@@ -265,9 +267,8 @@ def mxfp4_dequantize(
     a_sf: torch.Tensor,
     sfLayout: SfLayout = SfLayout.layout_128x4,  # noqa: N803 - FlashInfer's name
 ) -> torch.Tensor:
-    """Decode MXFP4, on the host, to float32."""
-    decoded: torch.Tensor = jitnorm.mxfp4_dequantize(on_host(a_fp4), on_host(a_sf), sfLayout)
-    return decoded
+    """Decode MXFP4 to float32 where the codes are, and copy the values to the host."""
+    return on_host(to_float(MXFP4_DEQUANTIZE, a_fp4, a_sf, None, sfLayout))
 
 
 def mxfp4_dequantize_host(weight: torch.Tensor, scale: torch.Tensor, group_size: int = 32) -> torch.Tensor:

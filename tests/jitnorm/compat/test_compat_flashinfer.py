@@ -155,6 +155,24 @@ def test_traced_norms_find_their_op() -> None:
     assert same(torch.compile(norm, fullgraph=True, backend="aot_eager")(given.clone()), norm(given))
 
 
+def test_fp4_is_decoded_to_float32() -> None:
+    codes, scales = flashinfer.mxfp4_quantize(X)
+    compiled = torch.compile(flashinfer.mxfp4_dequantize, fullgraph=True, backend="aot_eager")
+    for decode in (flashinfer.mxfp4_dequantize, compiled):
+        assert same(decode(codes, scales), jitnorm.mxfp4_dequantize(codes, scales))
+    codes, scales = flashinfer.nvfp4_quantize(X, 2.0)
+    for factor in (None, torch.tensor([0.5])):
+        found = flashinfer.e2m1_and_ufp8sf_scale_to_float(codes, scales, factor)
+        assert same(found, jitnorm.e2m1_and_ufp8sf_scale_to_float(codes, scales, factor))
+    # Scales in UE8M0 have no global one.
+    found = flashinfer.e2m1_and_ufp8sf_scale_to_float(codes, scales, torch.ones(3), ufp8_type=0)
+    assert same(found, jitnorm.e2m1_and_ufp8sf_scale_to_float(codes, scales, ufp8_type=0))
+    with pytest.raises(TypeError, match="ufp8_scale_tensor: is None"):
+        flashinfer.e2m1_and_ufp8sf_scale_to_float(codes, None)
+    with pytest.raises(TypeError, match="global_scale_tensor: .*grad"):
+        flashinfer.e2m1_and_ufp8sf_scale_to_float(codes, scales, torch.ones(1, requires_grad=True))
+
+
 def test_rows_are_those_of_the_shuffle() -> None:
     weight = torch.randn(64, 32).half()
     rows = flashinfer.get_shuffle_matrix_a_row_indices(weight, 128)

@@ -23,6 +23,11 @@ def test_flashinfer_decodes_fp4_on_the_host(x: torch.Tensor) -> None:
     assert decoded.device.type == "cpu"
     assert torch.equal(decoded, flashinfer.e2m1_and_ufp8sf_scale_to_float(codes, scales, None, 32, 0))
     assert torch.equal(decoded, jitnorm.mxfp4_dequantize(codes, scales).cpu())
+    for one, other in ((codes, scales.cpu()), (codes.cpu(), scales), (codes.cpu(), scales.cpu())):
+        assert torch.equal(flashinfer.mxfp4_dequantize(one, other), decoded)
+    codes, scales = flashinfer.nvfp4_quantize(x, 1.0)
+    decoded = flashinfer.e2m1_and_ufp8sf_scale_to_float(codes, scales, torch.tensor([0.5]))
+    assert torch.equal(decoded, jitnorm.e2m1_and_ufp8sf_scale_to_float(codes.cpu(), scales.cpu(), torch.tensor([0.5])))
 
 
 def test_a_norm_without_a_weight_is_captured_in_a_cuda_graph(x: torch.Tensor) -> None:
