@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
@@ -28,7 +29,8 @@ def remembered(most: int) -> Callable[[Callable[..., Made]], Callable[..., Made]
             if is_compiling() or torch._C._len_torch_dispatch_stack():
                 return make(device, *constants)
             # `torch.cuda.current_stream` takes several times as long.
-            stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else 0
+            gpu = _gpu_of(device)
+            stream = 0 if gpu is None else torch._C._cuda_getCurrentRawStream(gpu)
             key = stream, device, *constants
             found = kept.get(key)
             if found is None:
@@ -41,6 +43,12 @@ def remembered(most: int) -> Callable[[Callable[..., Made]], Callable[..., Made]
         return find
 
     return decorate
+
+
+@cache
+def _gpu_of(device: torch.device) -> int | None:
+    """The index of a GPU; None for another device. Cached, because torch takes 0.3 us to tell the type of a device."""
+    return device.index if device.type == "cuda" else None
 
 
 def _may_be_kept(tensor: torch.Tensor) -> bool:

@@ -41,8 +41,7 @@ def fused_dit_gate_residual_layernorm_gamma_beta(
     Returns:
         ``(residual_out, norm_out)``; codes are packed in int32, and their swizzled scales are in `sf_out`, if given.
     """
-    shape = input.shape
-    encoding = _encoding(shape, use_nvfp4, use_mxfp8, global_scaling_factor)
+    encoding = _encoding(input, use_nvfp4, use_mxfp8, global_scaling_factor)
     gate_bias = _column(gate_bias)
     if norm_out is not None:
         _check_output(input, norm_out, encoding)
@@ -52,7 +51,7 @@ def fused_dit_gate_residual_layernorm_gamma_beta(
         )
         return total, norm
     q, total = jitnorm.gated_add_layernorm_quantize(
-        input, residual, _like(gate, shape), gamma, beta, eps=epsilon, gate_bias=gate_bias,
+        input, residual, _like(gate, input.shape), gamma, beta, eps=epsilon, gate_bias=gate_bias,
         input_scale=input_global_scaling_factor, residual_out=residual_out, **encoding,
         **_outputs(input, norm_out, sf_out),
     )  # fmt: skip
@@ -118,20 +117,17 @@ def _modulated(
     norm_out: torch.Tensor | None, sf_out: torch.Tensor | None, gate: torch.Tensor | None,
     gate_bias: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    if scale_bias is None and shift_bias is not None:
-        scale_bias = torch.zeros_like(shift_bias)
-    if shift_bias is None and scale_bias is not None:
-        shift_bias = torch.zeros_like(scale_bias)
-    shape, kept = input.shape, None if residual is None else residual_out
-    encoding = _encoding(shape, use_nvfp4, use_mxfp8, global_scale)
+    scale_bias, shift_bias = _both(scale_bias, shift_bias)
+    kept = None if residual is None else residual_out
+    encoding = _encoding(input, use_nvfp4, use_mxfp8, global_scale)
     if norm_out is not None:
         _check_output(input, norm_out, encoding)
-    scale_bias, shift_bias = _column(scale_bias), _column(shift_bias)
     if encoding is None:
         norm, total = adaptive_layernorm_reshaped(
             input, scale, shift, epsilon, residual, gate, scale_bias, shift_bias, gate_bias, input_scale, norm_out, kept
         )
     else:
+        shape = input.shape
         q, total = jitnorm.adaptive_layernorm_quantize(
             input, _like(scale, shape), _like(shift, shape), eps=epsilon, residual=residual,
             gate=None if gate is None else _like(gate, shape), scale_bias=scale_bias, shift_bias=shift_bias,
@@ -145,17 +141,17 @@ def _modulated(
 
 
 def _encoding(
-    shape: torch.Size, use_nvfp4: bool, use_mxfp8: bool, global_scale: torch.Tensor | None
+    input: torch.Tensor, use_nvfp4: bool, use_mxfp8: bool, global_scale: torch.Tensor | None
 ) -> dict[str, Any] | None:
     """The options of an encoding, separately for each matrix; None for none."""
-    if len(shape) != 3:
-        raise ValueError(f"input: shape is {tuple(shape)}; expected (batch, rows, hidden_size)")
+    if input.ndim != 3:
+        raise ValueError(f"input: shape is {tuple(input.shape)}; expected (batch, rows, hidden_size)")
+    if not (use_nvfp4 or use_mxfp8):
+        return None
     if use_nvfp4 and use_mxfp8:
         raise ValueError("use_nvfp4, use_mxfp8: are both True, but there is one output; choose one")
     if use_nvfp4 and global_scale is None:
         raise ValueError("global_scaling_factor: is None, but NVFP4 takes one, 448 * 6 / amax; pass it")
-    if not (use_nvfp4 or use_mxfp8):
-        return None
     spec = (NVFP4 if use_nvfp4 else MXFP8).with_layout(_TILES)
     given = {"global_scale": global_scale} if use_nvfp4 else {}
     return {"spec": spec, "batched": True, "rounding": "output", **given}
@@ -185,6 +181,15 @@ def _packed(q: QuantizedTensor, norm_out: torch.Tensor | None) -> torch.Tensor:
 def _like(tensor: torch.Tensor, shape: torch.Size) -> torch.Tensor:
     """Gates or modulations expanded to the shape of the input, at their own strides."""
     return tensor if tensor.shape == shape else tensor.reshape(shape)
+
+
+def _both(one: torch.Tensor | None, other: torch.Tensor | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Two biases; if only one is given, the other is zero."""
+    if one is None and other is not None:
+        one = torch.zeros_like(other)
+    elif other is None and one is not None:
+        other = torch.zeros_like(one)
+    return _column(one), _column(other)
 
 
 def _column(bias: torch.Tensor | None) -> torch.Tensor | None:
