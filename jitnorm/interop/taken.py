@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from jitnorm.interop import check_shaped
-from jitnorm.kernels.numerics import round_up
+from jitnorm.interop import check_shaped, framework_of
+from jitnorm.kernels.numerics import ceil_div, round_up
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Merged:
         """The fields of the launcher's description."""
         return 0, 0, 0, 0
 
-    def of(self, tensor: Any) -> Any:
+    def of(self, tensor: Any, _: Any) -> Any:
         """View the tensor so."""
         return check_shaped(tensor, self.source).merge_last_two(tensor)
 
@@ -52,7 +52,7 @@ class Heads:
         """The fields of the launcher's description."""
         return 1, self.start, self.count, self.size
 
-    def of(self, tensor: Any) -> Any:
+    def of(self, tensor: Any, _: Any) -> Any:
         """View the tensor so."""
         return tensor.narrow(-1, self.start, self.count * self.size).unflatten(-1, (self.count, self.size))
 
@@ -72,7 +72,7 @@ class Joined:
         """The fields of the launcher's description."""
         return 3, 0, 0, 0
 
-    def of(self, tensor: Any) -> Any:
+    def of(self, tensor: Any, _: Any) -> Any:
         """View the tensor so."""
         *lead, count, size = tensor.shape
         return tensor.view(*lead, 1, count * size)
@@ -93,12 +93,43 @@ class Columns:
         """The fields of the launcher's description."""
         return 2, 0, 0, 0
 
-    def of(self, tensor: Any) -> Any:
+    def of(self, tensor: Any, _: Any) -> Any:
         """View the tensor so; None if rows have other strides, or if the memory ends with the last row."""
         return columns_behind(tensor)
 
 
-Taken = Merged | Heads | Joined | Columns
+@dataclass(frozen=True)
+class Tiles:
+    """The first rows of a matrix of torch, as bytes: tiles for all rows of the call's first matrix.
+
+    Attributes:
+        source: the parameter that has the matrix.
+        rows: of a tile.
+        groups: how many groups the rows of the first matrix are divided into, each of which begins a tile.
+    """
+
+    source: str
+    rows: int
+    groups: int
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int]:
+        """The fields of the launcher's description."""
+        return 4, 0, self.groups, self.rows
+
+    def of(self, tensor: Any, first: Any) -> Any:
+        """View the matrix so; if it has too few rows, a larger one that begins with them."""
+        count = (ceil_div(first.shape[0], self.rows) + self.groups) * self.rows
+        found = framework_of(tensor, self.source).with_dtype(tensor, "uint8")[:count]
+        height = found.shape[0]
+        if height == count:
+            return found
+        larger = found.new_empty((count, *found.shape[1:]))
+        larger[:height] = found
+        return larger
+
+
+Taken = Merged | Heads | Joined | Columns | Tiles
 """How an argument is taken."""
 
 

@@ -107,7 +107,7 @@ def _pattern_finder(
         and strides of those that are a part of it.
         """
         known = dict(zip(leaders, given, strict=True))
-        known |= {name: view.of(known[name]) for name, view in form.taken.items() if name in known}
+        known |= {name: view.of(known[name], given[0]) for name, view in form.taken.items() if name in known}
         for step in steps:  # patterns of what the first launch writes lead the second
             outputs = step.dispatcher.outputs
             names = zip(outputs.leaders, step.named(outputs.leaders), strict=True)

@@ -136,7 +136,7 @@ class Form(CallForm):
         text = _TEXT.format(
             parameters=", ".join(parameters),
             views="\n    ".join(
-                f"{name} = None if {view.source} is None else _views_of['{name}'].of({view.source})"
+                f"{name} = None if {view.source} is None else _views_of['{name}'].of({view.source}, {first})"
                 for view, name in taken.items()
             ),
             named=", ".join(f"'{name}': {text}" for name, text in given.items()),

@@ -13,7 +13,7 @@ from jitnorm.catalogue.quantizers import FP4_QUANTIZE, NVFP4_QUANTIZE, QUANTIZE,
 from jitnorm.dispatch import Dispatcher, dispatcher_of, rounded_dispatcher
 from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
-from jitnorm.interop.taken import Columns
+from jitnorm.interop.taken import Columns, Tiles
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.ops.batched import is_per_matrix, kind_of_batch
 from jitnorm.ops.forms import Form, Kind, Known, Shape, converting
@@ -240,14 +240,23 @@ def rmsnorm_fp4quant_pair(
 
 
 def experts_quantize_pair(
-    input: Any, offsets: Any, scale_offsets: Any, spec: QuantSpec, is_gated: bool, global_scale: Any = None,
-    out: Any = None, out_scale: Any = None,
+    input: Any, offsets: Any, scale_offsets: Any, spec: QuantSpec, is_gated: bool, global_scale: Any = None
 ) -> tuple[Any, Any]:  # fmt: skip
     """`jitnorm.grouped_quantize`, or that of SwiGLU, rounded before: codes, and scales; E2M1 and UE8M0 are bytes."""
-    made: tuple[Any, Any] = _EXPERTS.call(
-        input, out, out_scale, global_scale, offsets, scale_offsets, None, spec, is_gated
-    )
+    made: tuple[Any, Any] = _EXPERTS.call(input, None, None, global_scale, offsets, scale_offsets, None, spec, is_gated)
     return made
+
+
+def experts_quantize_into(
+    input: Any, offsets: Any, scale_offsets: Any, spec: QuantSpec, is_gated: bool, global_scale: Any, out: Any,
+    out_scale: Any,
+) -> Any:  # fmt: skip
+    """The same with 128x4 scales, which become the first rows of `out_scale`, of any dtype, if it has as many.
+
+    Returns:
+        `out_scale`, or else the scales as bytes: the first rows of it, or of a larger matrix that began with it.
+    """
+    return _EXPERTS.call(input, out, out_scale, global_scale, offsets, scale_offsets, None, spec, is_gated)
 
 
 def _experts(
@@ -257,8 +266,11 @@ def _experts(
     if is_gated:
         options = SILU_AND_MUL_GROUPED_QUANTIZE, None, "output", "silu", -1
     dispatcher, _ = calls_of_experts(gives_scale, global_scale, False, offsets, has_offsets, False, spec, *options)
-    views = {"y_fp4": _as_bytes, **({"block_scale": _as_bytes} if spec.scale_format == "ue8m0" else {})}
     parameters = f"input {written_names(spec, gives_scale)} global_scale offsets scale_offsets"
+    if gives_scale:
+        tiles = {"block_scale": Tiles("block_scale", 128, (offsets[0] or 1) - 1)}
+        return dispatcher, Form(parameters, "{block_scale}", taken=tiles)
+    views = {"y_fp4": _as_bytes, **({"block_scale": _as_bytes} if spec.scale_format == "ue8m0" else {})}
     return dispatcher, Form(parameters, "({y_fp4}, {block_scale})", views=views)
 
 
@@ -278,6 +290,6 @@ _GATED_NVFP4 = Known(converting(calls_of_nvfp4, _GLOBAL), "input global_scale?")
 _FP4_NORMS = Known(converting(calls_of_fp4, _GLOBAL), FP4_ARGUMENTS)
 _EXPERTS = Known(_experts, "input out out_scale? global_scale?@8 offsets@1 scale_offsets?")
 replace_in_graphs((quantize_pair, quantize_columns, norm_quantize_pair, layernorm_quantize_given))
-replace_in_graphs((silu_and_mul_quantize_pair, experts_quantize_pair, fp4_quantize_pair, nvfp4_quantize_pair))
+replace_in_graphs((silu_and_mul_quantize_pair, experts_quantize_pair, experts_quantize_into, fp4_quantize_pair))
 replace_in_graphs((silu_and_mul_quantize_into, silu_and_mul_nvfp4_quantize_pair, rmsnorm_fp4quant_pair))
-replace_in_graphs((rmsnorm_quant_given,))
+replace_in_graphs((nvfp4_quantize_pair, rmsnorm_quant_given))

@@ -189,8 +189,8 @@ class TorchCall {
     }
     if (!IsOf(tensor, tensor_) && PySet_Contains(types_, Reference(PyObject_Type(tensor)).get()) != 1) return false;
     if (!IsFalse(CallOf(is_neg_, tensor)) || !Exchange(call, place, tensor)) return false;
+    const uint8_t code = call.tensors[place].dtype.code;  // before a view as bytes
     if (view_of_[place] >= 0 && !TakeView(call, place)) return false;
-    const uint8_t code = call.tensors[place].dtype.code;
     if (!is_recording || code == kDLInt || code == kDLUInt) return true;  // torch differentiates no integers
     return IsFalse(Reference(PyObject_GetAttr(tensor, requires_grad_)));
   }
@@ -212,7 +212,7 @@ class TorchCall {
     const bool is_padded = t.ndim > 0 && t.shape[0] % 4 != 0;
     if (index < 0) return true;
     const View& view = form_.views[index];
-    if (!view.Take(t, call.shapes[index], call.strides[index])) return false;
+    if (!view.Take(t, call.tensors[0], call.shapes[index], call.strides[index])) return false;
     return view.kind != View::kColumns || !is_padded || HasMemory(call.given[place], t);
   }
 

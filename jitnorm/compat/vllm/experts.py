@@ -10,18 +10,11 @@ import torch
 import jitnorm
 from jitnorm.compat.arguments import as_bytes, spec_of
 from jitnorm.compat.groups import spec_of_eps, write_groups
-from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.quant_spec import QuantSpec
-from jitnorm.ops.pairs import experts_quantize_pair
+from jitnorm.ops.pairs import experts_quantize_into
 
-_TILE = 128
 NVFP4 = spec_of("e2m1", 16, "e4m3", "128x4")
 MXFP4 = replace(spec_of("e2m1", 32, "ue8m0", "128x4"), scale_rounding="even")
-
-
-def _rows_of_scales(rows: int, experts: int) -> int:
-    """The number of rows of scales that suffices for any division among experts, each with whole tiles."""
-    return (ceil_div(rows, _TILE) + experts) * _TILE
 
 
 def scaled_fp4_experts_quant(
@@ -91,15 +84,10 @@ def _fill(
     offsets: torch.Tensor, scale_offsets: torch.Tensor, global_scale: torch.Tensor | None = None,
 ) -> None:  # fmt: skip
     """Quantize into scales with any number of rows; those that belong to no expert are not written."""
-    given = as_bytes(output_scale)
-    rows, height = _rows_of_scales(input.shape[0], offsets.numel() - 1), given.shape[0]
-    scales = given if height == rows else given[:rows]
-    if height < rows:
-        scales = given.new_empty((rows, given.shape[1]))
-        scales[:height] = given
-    experts_quantize_pair(input, offsets, scale_offsets, spec, is_gated, global_scale, output, scales)
-    if height < rows:
-        given.copy_(scales[:height])
+    scales = experts_quantize_into(input, offsets, scale_offsets, spec, is_gated, global_scale, output, output_scale)
+    if scales is not output_scale:
+        given = as_bytes(output_scale)
+        given[: scales.shape[0]].copy_(scales[: given.shape[0]])
 
 
 def persistent_masked_m_silu_mul_quant(

@@ -169,7 +169,7 @@ def test_fp4_is_decoded_to_float32() -> None:
     assert same(found, jitnorm.e2m1_and_ufp8sf_scale_to_float(codes, scales, ufp8_type=0))
     with pytest.raises(TypeError, match="ufp8_scale_tensor: is None"):
         flashinfer.e2m1_and_ufp8sf_scale_to_float(codes, None)
-    with pytest.raises(TypeError, match="global_scale_tensor: .*grad"):
+    with pytest.raises(TypeError, match=r"global_scale_tensor: .*grad"):
         flashinfer.e2m1_and_ufp8sf_scale_to_float(codes, scales, torch.ones(1, requires_grad=True))
 
 

@@ -57,13 +57,31 @@ def test_each_expert_gets_what_it_gets_alone(name: str, is_gated: bool, is_nvfp4
     assert (codes.dtype, codes.shape) == (torch.uint8, (ROWS, SIZE // 2))
     assert scales.dtype == (torch.float8_e4m3fn if is_nvfp4 else torch.uint8)
     assert_experts(codes, scales, is_gated, is_nvfp4)
-    for rows in (512, 2048):  # fewer rows than any offsets may need, and more
+    for rows in (512, 2048, 2048, 512):  # fewer rows than any offsets may need, and more
         output = torch.empty_like(codes)
         memory = torch.full((rows, scales.shape[1] // 4), 7, dtype=torch.int32)
         given = (SCALES, OFFSETS, TILE_OFFSETS) if is_nvfp4 else (OFFSETS, TILE_OFFSETS, EXPERTS)
         getattr(ops._C, name)(output, memory, x, *given)
         assert_experts(output, memory, is_gated, is_nvfp4)
         assert (memory[512:] == 7).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float8_e4m3fn, torch.uint8])
+def test_scales_with_rows_to_spare_are_no_unusual_call(dtype: torch.dtype, slow_calls: list[str]) -> None:
+    x, output = X[:, :SIZE].contiguous(), torch.empty(ROWS, SIZE // 2, dtype=torch.uint8)
+    memory = torch.zeros(6 * 128 + 1, SIZE // 16, dtype=torch.uint8).view(dtype)
+    for _ in range(3):
+        slow_calls.clear()
+        memory.view(torch.uint8)[:] = 7
+        before = memory._version
+        ops._C.scaled_fp4_experts_quant(output, memory, x, SCALES, OFFSETS, TILE_OFFSETS)
+        assert memory._version > before
+        assert_experts(output, memory, False, True)
+        assert (memory.view(torch.uint8)[512:] == 7).all()
+    assert not slow_calls
+    apart = torch.zeros(768, 16, dtype=torch.uint8)[:, :8]
+    with pytest.raises(ValueError, match="not contiguous"):
+        ops._C.scaled_fp4_experts_quant(output, apart, x, SCALES, OFFSETS, TILE_OFFSETS)
 
 
 def test_scales_of_mxfp4_let_values_exceed_the_largest_code_up_to_7() -> None:
