@@ -59,6 +59,13 @@ uv_as_pip() {
 # pip_setting NAME SETTINGS: print the words of one of pip's settings; those of the environment come first, and count.
 pip_setting() { sed -n "s/^[^.]*\.$1='\(.*\)'\$/\1/; T; s/\\\\n/ /g; p; q" <<<"$2"; }
 
+# has_memory_for GIBIBYTES: whether files in /dev/shm may take so much, and be executed.
+has_memory_for() {
+  local free
+  free=$(df --block-size=1G --output=avail /dev/shm 2>/dev/null | tail -n 1) && [ "$free" -ge "$1" ] &&
+    ! grep -q ' /dev/shm .*noexec' /proc/mounts
+}
+
 has_nvidia_driver() {
   [ -e /proc/driver/nvidia/version ] || nvidia-smi -L >/dev/null 2>&1
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from jitnorm.cache import Artifact, Store, load_or_build, make_key
 from jitnorm.cache.ledger import add
+from jitnorm.cache.measure import space_of
 from jitnorm.cache.space import usage
 from jitnorm.cache.upkeep import upkeep
 from jitnorm.cache.uses import keys_in_use, release_uses
@@ -25,7 +27,17 @@ MakeStore = Callable[[int], Store]
 
 
 @pytest.fixture
-def with_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeStore]:
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk: in memory, where scripts/test has temporary files, folders take no space."""
+    if space_of(tmp_path):
+        yield tmp_path
+    else:
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+            yield Path(folder)
+
+
+@pytest.fixture
+def with_budget(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeStore]:
     """A cache with a budget for that many entries; upkeep does not start by itself."""
     monkeypatch.setattr(upkeep, "start", lambda store: None)
 
@@ -33,7 +45,7 @@ def with_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mak
         # root, version, tmp, uses, locks, a file of uses; the ledger and the index, with lines of what is gone
         folders = 6 * 4096 + 40 * 1024
         monkeypatch.setenv("JITNORM_CACHE_MAX_BYTES", str(folders + entries * (ENTRY + SHARD)))
-        return Store(tmp_path / "cache")
+        return Store(disk / "cache")
 
     return make
 
