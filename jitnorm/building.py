@@ -20,8 +20,8 @@ from jitnorm.toolchains import Toolchain, ToolchainMissingError, select
 def toolchain_for(config: KernelConfig, target: Target, store: Store, backend: str = "auto") -> Toolchain:
     """The toolchain that builds a kernel: the choice of `select`, except for kernels that CuTe-DSL lacks.
 
-    If CuTe-DSL is requested by name, they raise ValueError; if it is chosen by JITNORM_BACKEND or as the only one, CUDA
-    C++ replaces it.
+    For these, CuTe-DSL raises ValueError if it is requested by name; if JITNORM_BACKEND chose it, or it is the only one
+    installed, CUDA C++ replaces it.
     """
     memos, places = memo_folder(store), workplaces(store)
     toolchain = select(target, backend, memo_dir=memos, workplaces=places)

@@ -1,4 +1,4 @@
-"""From an op's call to its kernel: one call into the launcher, and back to Python only for new kinds of calls."""
+"""From an op's call to its kernel: one call into the launcher, which returns to Python only for new kinds of calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ per_options = lru_cache(maxsize=None, typed=True)
 
 
 class Form(Protocol):
-    """How a function passes its calls: `ops.forms.Form`."""
+    """The form in which a function makes its calls: `ops.forms.Form`."""
 
     def of(self, dispatcher: Dispatcher) -> Callable[..., Any]:
         """A function that makes a dispatcher's calls in this form."""
@@ -137,11 +137,11 @@ class Dispatcher:
         return get_kernel(config, target), f"{config} for {target}"
 
     def check(self, *arguments: Any) -> None:
-        """Raise the error that a call would, given the arguments of `kernel_of`; nothing is built."""
+        """Raise the error that a call would raise, given the arguments of `kernel_of`; nothing is built."""
         self._config_of(arguments, self._facts(*arguments))
 
     def _prepare(self, arguments: tuple[Any, ...], facts: Any) -> Any:
-        """Return a function that runs a call without a kernel: usually `launch`, to which the kernel was added."""
+        """Return a function that runs a call whose kernel the launcher lacked: usually `launch`, which now has it."""
         config, target = self._config_of(arguments, facts)
         *_, is_capturing = facts
         if is_capturing:
@@ -253,8 +253,9 @@ def in_words_of(op: Op, error: Exception, dtypes_of: Mapping[str, str] | None = 
 
     Args:
         op: the op.
-        error: whose text begins with the name of an argument, or with that of the field that is its dtype.
-        dtypes_of: the arguments of such fields.
+        error: its text begins with the name of an argument, or of the field of KernelConfig that is the argument's
+            dtype.
+        dtypes_of: the arguments whose dtypes are fields, by field.
     """
     head, colon, rest = str(error).partition(":")
     name, dtype = head.removesuffix(" dtype"), " dtype" if head.endswith(" dtype") else ""

@@ -1,7 +1,7 @@
 """Schedules for rows of any length: forms that were fitted to measurements at drawn lengths.
 
-`scripts/fit_schedules.py` writes them, for a target, by tuning key, class of rows and number of groups of a row, of
-which the last may be partial.
+`scripts/fit_schedules.py` writes the forms of a target by tuning key, class of rows and number of groups of a row; the
+last group may be partial.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from jitnorm.sealed import read_sealed
 Forms = Mapping[tuple[str, str], str]
 """The forms of a target, by the text of a key, as `form_key` gives it, and class of rows.
 
-A text has a form for each range of lengths, after its least number of groups: ``2:1wu 9:2w 33:rules``. Behind a
-semicolon it has those for rows of whole groups, which leave no lane of the last group idle.
+A text has a form for each range of lengths, after the range's least number of groups: ``2:1wu 9:2w 33:rules``. A
+semicolon may follow, and then the forms for rows of whole groups, which leave no lane of the last group idle.
 """
 
 # Stands for the rules' schedule.
@@ -73,7 +73,7 @@ def has_whole_groups(hidden_size: int) -> bool:
 
 
 def form_at(groups: int, forms: str, *, is_whole: bool = False) -> str:
-    """The form for a number of groups, with `is_whole` of whole ones.
+    """The form for a number of groups; `is_whole`: the last group is whole, too.
 
     Example:
         >>> [form_at(groups, "2:1wu 9:2w 33:rules; 2:2w") for groups in (2, 8, 32, 64)]
@@ -90,9 +90,9 @@ def form_at(groups: int, forms: str, *, is_whole: bool = False) -> str:
 def fitted_schedule(
     key: KernelConfig, config: KernelConfig, target: Target, row_class: str, forms: Forms
 ) -> str | None:
-    """The schedule of the form that was fitted, as text, empty for the rules' schedule; None if none was, or fits.
+    """The schedule by the fitted form, as text, empty for the rules'; None if there is no form, or it does not fit.
 
-    Kernels that were not measured have the forms of the most alike one that does the same work.
+    A kernel that was not measured has the forms of the most similar one that does the same work.
 
     Args:
         key: the tuning key of the configuration.
@@ -114,7 +114,7 @@ def fitted_schedule(
 
 
 def _forms_for(key: KernelConfig, row_class: str, forms: Forms) -> str | None:
-    """The forms of a key, or of the most alike kernel that was measured; None if none does the same work."""
+    """The forms of a key, or of the most similar measured kernel that does the same work; None if there is none."""
     found = forms.get((str(key), row_class))
     if found is None and (alike := nearest(key, _parsed_keys(frozenset(known for known, _ in forms)))):
         found = forms.get((str(alike), row_class))
@@ -131,7 +131,7 @@ def read_forms(path: Path) -> Forms:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is another kind of file, or damaged, or of a version that knows other forms.
+        ValueError: it is another kind of file, damaged, or written by a version that knows other forms.
     """
     found = {(key, row_class): forms for key, row_class, forms in _LINE.findall(read_sealed(path).decode())}
     if not found:

@@ -55,7 +55,7 @@ def kernel_source_key(source: Source) -> str:
 
 
 def source_digest(source: Source) -> str:
-    """The SHA-256 of a source, which tells whether another version of jitnorm has generated an artifact's."""
+    """The SHA-256 of a source, which tells whether another version of jitnorm generated the source of an artifact."""
     return hashlib.sha256(source.text.encode("utf-8")).hexdigest()
 
 

@@ -7,7 +7,8 @@ from dataclasses import astuple
 
 from jitnorm.kernels.config import KernelConfig
 
-# Other ops say little, by what they differ in; of those there are many.
+# Factors for another kernel, and for each difference in its work and in its format. They are small because most
+# measurements are of other kernels.
 _OTHER_OP, _OTHER_WORK, _OTHER_FORMAT = 0.3, 0.1, 0.4
 
 
@@ -27,9 +28,10 @@ def likeness(one: KernelConfig, other: KernelConfig) -> float:
 
 
 def nearest(key: KernelConfig, known: Iterable[KernelConfig]) -> KernelConfig | None:
-    """The most alike kernel that does the same work, perhaps in another format; None if there is none.
+    """The most similar kernel that does the same work, perhaps in another format; None if there is none.
 
-    Fitted to all kernels but one, forms of its nearest lose 1.7 % against the fastest schedules, rules 9.6 %.
+    If forms are fitted to all kernels but one, those of its nearest lose 1.7 % against the fastest schedules; the rules
+    lose 9.6 %.
 
     Example:
         >>> wanted = KernelConfig("rmsnorm", 4096, weight="none", input="float32")

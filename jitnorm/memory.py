@@ -11,7 +11,7 @@ from jitnorm.launcher import launcher
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# cuda-core fills its package while it is imported: another thread that imports from it meanwhile misses names.
+# cuda-core fills its package while it is imported, so another thread that imports from it at that time misses names.
 _importing = Lock()
 
 

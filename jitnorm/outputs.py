@@ -30,14 +30,14 @@ class Outputs:
 
     Attributes:
         makers: allocators for the outputs of earlier calls, by what decides their shapes, dtypes and device: the
-            `likeness` of the first tensor, followed, with several leaders, by the shape of each.
+            `likeness` of the first tensor and, with several leaders, the shape of each.
         names: the names of the outputs, in calling order.
         updated: the names of partly written outputs, which are not allocated.
         in_place: the names of the inputs that outputs may overwrite, by output.
         leaders: the names of the inputs whose leading dimensions outputs have, the first tensor first.
         of_rows: the names of the tensors that have a row for each row of a leader.
-        folds: whether outputs have only such rows, and inputs nothing that several rows share, so that a batch of calls
-            is a call with more rows.
+        folds: whether all outputs have such rows and no input is shared by several rows, so that a batch of calls is a
+            call with more rows.
     """
 
     def __init__(self, op: Op, options: Mapping[str, Any], example: KernelConfig) -> None:

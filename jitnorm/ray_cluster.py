@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# How often a task is rerun if its worker dies; it then finds what was already done.
+# How often a task is rerun if its worker dies; a rerun skips what was already done.
 RETRIES = 3
 
 

@@ -1,7 +1,7 @@
 """Tuned schedules: the user's tables of measurements by `jitnorm tune`, and the schedule of a call.
 
-A table is for a target, in the cache folder. Where it has no entry, forms that jitnorm ships choose, and the rules of
-kernels/schedule.py for everything else.
+A table is for a target, and lies in the cache folder. A call without an entry in it gets its schedule from the forms
+that jitnorm ships, or else from the rules of kernels/schedule.py.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Schedules = Mapping[tuple[str, str], str]
 """The schedules of a table as text, by tuning key and class of rows; see `Entry`."""
 
 VARIABLE = "JITNORM_TUNING"
-# The user's tables and jitnorm's forms count; only the forms; neither.
+# Use the user's tables and jitnorm's forms; only the forms; neither.
 MODES = ("on", "shipped", "off")
 # Elements per row that `jitnorm tune` measures by default.
 HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 24576, 32768)
@@ -42,7 +42,7 @@ _LISTS = ("rows", "by_rule", "best", "copy")
 _CHOICE = re.compile(r'^  {"config": "([^"]*)", "row_class": "([^"]*)", "schedule": "([^"]*)"', re.MULTILINE)
 _SHIPPED = Path(__file__).parent / "data" / "tuning"
 _NO_FORMS: Forms = {}
-# The target whose forms others use that have none of their own, as they use its rules.
+# Targets without forms of their own use those of this one, as they use its rules.
 _MEASURED = "sm_90a"
 _LOG = logging.getLogger("jitnorm.tuning")
 
@@ -103,7 +103,7 @@ class Table:
 def tuning_key(config: KernelConfig) -> KernelConfig:
     """The configuration that represents all kernels that do the same work per element of a row.
 
-    One measurement serves them all. It ignores which 16-bit dtype is used, strides, PDL, Gemma's weight + 1, the
+    One measurement serves them all. The key ignores which 16-bit dtype is used, strides, PDL, Gemma's weight + 1, the
     rounding of the norm, where scales are stored, whether a single scale is given or has a floor, batches, gathering,
     the length of a pair's second rows, and the activation of gates; without gates or a norm, any counts as GELU.
     One-byte codes count as E4M3, and their groups as groups of 128. Experts count as a mask: tensors say how many rows
@@ -169,8 +169,8 @@ def schedule_for(
 ) -> str:
     """The schedule for a kernel, as text; empty for the rules' schedule.
 
-    It is that of a table. Without an entry there, many short rows have the rules' if they share warps by it, others the
-    form that was fitted to measurements; without that, a rule for few rows.
+    An entry of the table comes first. Without one, many short rows have the rules' schedule if it lets them share
+    warps; all others have the form fitted to measurements or, without one, the rule for few rows.
 
     Args:
         config: the configuration of a call's kernel.
@@ -182,7 +182,7 @@ def schedule_for(
     key = tuning_key(config) if found or forms else config
     schedule = found.get((str(key), row_class))
     if schedule is None and packed_schedule(config):
-        schedule = ""  # forms are of rows that do not share warps
+        schedule = ""  # forms are for rows that do not share warps
     if schedule is None:
         schedule = fitted_schedule(key, config, target, row_class, forms)
     if schedule is None:
@@ -200,7 +200,7 @@ def tuned(config: KernelConfig, target: Target, row_class: str) -> KernelConfig:
 
 
 def stand_ins(config: KernelConfig, target: Target) -> Iterator[KernelConfig]:
-    """Kernels with the same interface and output that the table alone, forms or rules would have chosen instead."""
+    """Kernels with the same interface and output that the table, forms or rules, each alone, would have chosen."""
     if target.is_cpu or not config.is_row_wise:
         return
     known = {config.schedule}
@@ -243,7 +243,7 @@ def without_user_tables() -> Iterator[None]:
 
 @lru_cache(maxsize=32)
 def user_table(target: str, mode: str = "on") -> Schedules:
-    """The schedules of the user's table for a target, if it counts; read once per process, until `cache_clear`.
+    """The schedules of the user's table for a target, if the mode uses it; read once per process, until `cache_clear`.
 
     Args:
         target: the name of the target.
@@ -294,7 +294,7 @@ def _read_or_warn(path: Path, target: str) -> Schedules:
         text = read_sealed(path).decode()
         of_target = f'\n "target": "{target}",\n' in text
         found = {(key, row_class): text for key, row_class, text in _CHOICE.findall(text) if of_target}
-        for schedule in {*found.values()} - {""}:  # another version, whose table it is, may know other schedules
+        for schedule in {*found.values()} - {""}:  # the version that wrote the table may know other schedules
             RowSchedule.parse(schedule)
         return found
     except FileNotFoundError:

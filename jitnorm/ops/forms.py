@@ -1,4 +1,4 @@
-"""How public functions make calls: with their arguments in a fixed order, through functions generated from it."""
+"""How public functions make calls: they pass arguments in a fixed order to functions that are generated for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def call({parameters}, stream):
         _generate(type({first}))
     return {result}
 """
-# What a first launch writes, and the argument of the second.
+# The output of a first launch, and the second launch's argument that it becomes.
 _FOUND = {"amax": "amax_parts"}
 Shape = tuple[int | None, ...]
 """The shape of a tensor; None for extents that do not matter."""
@@ -39,9 +39,9 @@ class Known:
     Args:
         find: creates the dispatcher of a call and its form, given what matters of some arguments, then the options.
         arguments: the names of the arguments of the form, in the order in which a call passes them. `find` takes the
-            kinds of those with a star; of those with a question mark, whether they are not None; and of those with an
-            at sign their `Shape`, as many of its last extents as the number that follows. With one of these marks
-            before, it is in place of True; otherwise such an argument must be a tensor.
+            kinds of those marked with a star; whether those with a question mark are given; and the `Shape` of those
+            with an at sign, with as many of its last extents as the number that follows. An at sign after another mark
+            gives the `Shape` in place of True; without another mark, the argument must be a tensor.
 
     Attributes:
         call: makes a call, given its arguments, the stream, and the options. It finds options by their identity, so
@@ -62,8 +62,8 @@ class Known:
         self.call = self._first
 
     def _first(self, *given: Any) -> Any:
-        self._found(*given)  # its errors come before the launcher is loaded
-        # The launcher keeps them. Other threads may be here, too.
+        self._found(*given)  # raises its errors before the launcher is loaded
+        # The launcher keeps these objects. Other threads may be here at the same time.
         objects = None, Exception, str, int, "shape", exchanges, BuiltinFunctionType, self._found
         dims = [-1 if part["dims"] is None else int(part["dims"]) for part in self._parts.values()]
         self.call = object_at(launcher().make_known(self._passed, list(self._parts), dims, id(objects)))
@@ -111,10 +111,10 @@ def text_of(shape: Shape) -> str:
 
 
 class Form(CallForm):
-    """The form of a public function's calls: ``dispatcher.calls[form]`` takes them, 0.4 us faster than `run` a dict."""
+    """The form of a public function's calls: ``dispatcher.calls[form]`` makes them, 0.4 us faster than `run`."""
 
     def of(self, dispatcher: Dispatcher) -> Callable[..., Any]:
-        """A function that makes a dispatcher's calls, until a framework's own is known."""
+        """A function that makes a dispatcher's calls, until a framework generates its own."""
         form = self
         if dispatcher.before is not None:
             form = replace(self, steps=(Step(dispatcher.before, _FOUND), Step(dispatcher)))
@@ -125,7 +125,7 @@ class Form(CallForm):
         first = self.source(dispatcher.first)
         for name in self.converted:
             given[name] = f"{name} if {name} is None else _converted['{name}']({name}, {first})"
-        # What is written in place is one view, as it is one tensor.
+        # An argument that is written in place is one tensor, so it must also be one view.
         taken = {view: f"_taken_as_{name}" for name, view in self.taken.items()}
         given |= {name: taken[view] for name, view in self.taken.items()}
 

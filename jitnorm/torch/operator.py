@@ -128,7 +128,7 @@ class _Form:
                 if dispatcher.launch(*arguments) is None:
                     return
         except (BufferError, RuntimeError, TypeError, ValueError):
-            pass  # nothing has run; `run` raises it again, in the caller's terms
+            pass  # nothing has run; `run` raises the error again, in the caller's terms
         self.running(given, writes=True)
 
     def allocating(self, given: tuple[Any, ...]) -> tuple[Any, ...]:

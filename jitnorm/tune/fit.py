@@ -1,7 +1,7 @@
 """Fits forms of schedules to samples, so that they serve lengths that nobody measured.
 
-What a form costs at a length is estimated by what it cost samples, weighted by how near their lengths and how alike
-their kernels are. The form with the least estimate is chosen. Of several devices, one with four times as many samples
+What a form costs at a length is estimated by what it cost the samples, weighted by how near their lengths and how alike
+their kernels are. The form with the lowest estimate is chosen. A device with four times as many samples as another
 counts twice as much.
 """
 
@@ -31,19 +31,20 @@ from jitnorm.tuning import tuning_key
 
 Floats = NDArray[np.float64]
 
-# Samples of about this ratio of lengths, as a logarithm, count.
+# Where the ratio of lengths has this logarithm, a sample's weight has fallen to 1 / e.
 _NEAR = 0.25
-# How many times as much as others samples count that are of the very kernel, have as many groups, or the same length of
-# whole groups; those of which only one has whole groups.
+# Factors of the weight of a sample: of the very kernel; with as many groups; with as many that are all whole; with
+# whole groups where the kernel has a partial one, or the reverse.
 _SAME_KERNEL, _SAME_GROUPS, _SAME_LENGTH, _OTHER_ENDS = 4.0, 8.0, 4.0, 0.25
-# What six samples more would cost, so that a form with few of them is not preferred; the largest cost that counts.
+# Each estimate includes `_PRIOR` samples of the cost `_UNKNOWN`, so that no form wins by having few samples; costs
+# above `_MOST` count as that.
 _UNKNOWN, _PRIOR, _MOST = 0.2, 6.0, 0.5
-_LEAST_WEIGHT = 1e-300  # no sample has less
+_LEAST_WEIGHT = 1e-300  # no sample weighs less
 # Another form for the next length must gain this much.
 _LEAST_GAIN = 0.002
-# A form that was fitted to other samples is only replaced by one that gains this much: of long rows; of others, for
-# which the shipped forms know many samples. At lengths that they were not fitted to, 4006 cases of norms lost 1.6 % so,
-# not 3.4 %.
+# What a form must gain to replace one that was fitted to other samples: for rows of at least so many groups; for
+# shorter ones, of which the shipped forms know many samples. With these, 4006 cases of norms at lengths that forms were
+# not fitted to lost 1.6 %, not 3.4 %.
 _GAIN_OVER_KEPT, _GAIN_OF_SHORT_ROWS, _LONG_GROUPS = 0.01, 0.02, 17
 _GROUPS = range(2, MOST_GROUPS + 1)
 
@@ -58,8 +59,8 @@ class Evidence:
         sizes: elements of a row.
         groups: groups of a row.
         is_whole: whether all of these are whole.
-        costs: regrets by form; 0 where not known.
-        is_known: where they are.
+        costs: regrets by form; 0 where unknown.
+        is_known: 1 where the cost is known, else 0.
         shares: how much each sample counts in a mean, by its device.
     """
 

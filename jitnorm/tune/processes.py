@@ -1,4 +1,4 @@
-"""Runs a function on ranks that are processes, for a limited time: none stays behind."""
+"""Runs a function on ranks that are processes, for a limited time, after which none is left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass
 class Exchange:
-    """An all-gather of bytes by files in a folder. A rank that does not come is an error within `seconds`."""
+    """An all-gather of bytes by files in a folder; an error if a rank does not join within `seconds`."""
 
     folder: Path
     rank: int
@@ -63,7 +63,7 @@ def run_ranks(ranks: int, function: Callable[..., Any], *arguments: Any, seconds
             exchange = Exchange(Path(folder), rank, ranks, seconds)
             process = context.Process(target=_run, args=(sender, function, exchange, arguments), daemon=True)
             process.start()
-            sender.close()  # so that its end shows here
+            sender.close()  # so that the end of the process is noticed here
             started.append((process, receiver))
         end = time.monotonic() + seconds
         try:

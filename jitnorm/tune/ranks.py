@@ -1,4 +1,4 @@
-"""Measures how rows of sums over ranks come together fastest, on ranks that are processes: `jitnorm tune-comm`."""
+"""Measures the methods of sums over ranks, on ranks that are processes: `jitnorm tune-comm`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FORMATS: dict[str, QuantSpec | None] = {"none": None, "fp8": FP8_TOKEN, "nvfp4":
 HIDDEN_SIZES = {"cuda": (2048, 4096, 7168), "cpu": (512,)}
 ROWS = {"cuda": (1, 16, 64, 128, 256, 512, 1024, 2048, 4096, 16384), "cpu": (1, 16, 64)}
 _DTYPE, _DTYPE_BYTES = "float16", 2
-# Above, an input is not sent to all ranks.
+# Larger inputs are not sent to all ranks.
 _MOST_ONE_SHOT_BYTES = 16 << 20
 _DRAWN, _MOST_DRAWN = 12, {"cuda": 14, "cpu": 6}  # as a power of 2
 _REPEATS = 7
@@ -93,7 +93,7 @@ def _options(spec: QuantSpec | None, ranks: int) -> Iterator[Mapping[str, Any]]:
 
 
 def measure(exchange: Exchange, wanted: Wanted, seconds: float, driver: str, date: str) -> list[Entry]:
-    """On each rank: measure all calls, as far as the time goes; what was found, the same on each.
+    """Measure all calls that the time allows, on each rank; all ranks return the same results.
 
     Raises:
         RuntimeError: methods give different bytes.
@@ -118,7 +118,7 @@ def _place(exchange: Exchange, wanted: Wanted) -> int | str:
 
 
 def _any(exchange: Exchange, is_so: bool) -> bool:
-    """Whether it is so on any rank; all ask at once."""
+    """Whether something is true on any rank; all ranks ask at once."""
     return b"1" in exchange(b"1" if is_so else b"0")
 
 
@@ -160,7 +160,7 @@ class _Calls:
         )  # fmt: skip
 
     def times(self, name: str, end: float) -> dict[str, tuple[float | None, ...]] | None:
-        """The times of each method, for each number of rows; None if the time was over before all were measured."""
+        """The times of each method, for each number of rows; None if time ran out before all were measured."""
         times: dict[str, list[float | None]] = {method: [] for method in METHODS}
         for rows in self._wanted.rows:
             if _any(self._exchange, time.monotonic() > end):
@@ -172,7 +172,7 @@ class _Calls:
         return {method: tuple(of_method) for method, of_method in times.items()}
 
     def _require_same(self, name: str, rows: int, methods: Sequence[str]) -> None:
-        """Raise RuntimeError if methods differ in a byte; kernels are loaded by that."""
+        """Raise RuntimeError if methods differ in a byte; this also loads the kernels."""
         first, *others = (list(_tensors(self.call(name, method, rows)())) for method in methods)
         differ = [
             method for method, found in zip(methods[1:], others, strict=True) if not all(map(_is_same, first, found))

@@ -1,4 +1,4 @@
-"""Regret: how much longer calls of drawn lengths take by the schedules they get than by the fastest there is."""
+"""Regret: how much longer calls of drawn lengths take with the schedules that they get than with the fastest."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from jitnorm.tuning import forms_of, schedule_for
 _SHORTEST, _LONGEST = 528, 32768
 # All lengths are multiples of a chunk.
 STEP = 16
-# Schedules within this of the fastest are measured again, and those with a time so many times the least, which may have
-# waited for the host.
+# Schedules are measured again if they are within this of the fastest, or if a time is so many times the shortest, which
+# may include a wait for the host.
 _FAR_BEHIND, _SUSPICIOUS = 0.03, 2.0
 
 
@@ -48,7 +48,7 @@ class Regret:
         return min(self.times, key=lambda each: geometric_mean(self.times[each]))
 
     def of(self, schedule: str) -> float:
-        """How much longer calls take by a schedule than by the fastest, as a fraction of its time."""
+        """How much longer calls take with a schedule than with the fastest, as a fraction of the latter's time."""
         return geometric_mean(self.times[schedule]) / geometric_mean(self.times[self.fastest]) - 1
 
     def __str__(self) -> str:
@@ -62,8 +62,8 @@ class Regret:
 def draw(ops: Sequence[str], seed: int, step: int = STEP) -> Iterator[tuple[str, int]]:
     """Draw lengths for ops without end, one for each before the next for any, the same for the same seed.
 
-    In each round, the lengths of all ops are spread over the whole range: evenly, then evenly in proportion, in turns,
-    because there are more long rows than short ones, but more calls with these.
+    In each round, the lengths of all ops are spread over the whole range, evenly in one round and evenly on a
+    logarithmic scale in the next: most lengths are long, but most calls have short rows.
 
     Args:
         ops: names out of `cases.OPS`.

@@ -1,11 +1,11 @@
-"""Times work that ranks do together, on each of them: as it is on the CPU, on GPUs as graphs that begin at once."""
+"""Times work that ranks do together, on each rank: directly on the CPU, and on GPUs as graphs that begin at once."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-# A stream sleeps so long that all is queued before it goes on.
+# A stream sleeps so long that everything is queued before it goes on.
 _SLEEP_CYCLES = 1_000_000
 
 Replay = Callable[[], float]

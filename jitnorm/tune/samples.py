@@ -17,7 +17,8 @@ from jitnorm.kernels.schedule_form import ScheduleForm
 from jitnorm.kernels.target import Target
 
 _parsed = lru_cache(maxsize=None)(ScheduleForm.parse)
-# A time so many times the median of all schedules was disturbed: even with spilled registers, none takes as long.
+# A time that is so many times the median of all schedules was disturbed: even with spilled registers, no schedule takes
+# as long.
 _DISTURBED = 4.0
 
 
@@ -26,8 +27,9 @@ class Sample:
     """A measured case.
 
     Attributes:
-        device: the GPU's name, and for calls so short that it counts when the next kernel begins and where inputs are,
-            whether the program had used few streams and other kernels had taken the place of inputs in the caches.
+        device: the GPU's name; for calls so short that the start of the next kernel and the place of inputs matter,
+            also whether the program had used few streams, and whether other kernels had pushed inputs out of the
+            caches.
         op: its name in `jitnorm bench`.
         config: the configuration of the kernel that the rules choose.
         row_class: the class of its calls.
@@ -85,7 +87,7 @@ def forms_in(samples: Iterable[Sample], kept: Iterable[str] = ()) -> list[str]:
 def schedules_of(config: KernelConfig, forms: Sequence[str], target: Target) -> list[str | None]:
     """The schedule of each form for a configuration, as text, empty for the rules'; None where none fits.
 
-    None, too, where a form has an option that the schedule cannot have: it is that of another form.
+    Also None where a form has an option that the schedule cannot have: it then is the schedule of another form.
 
     Example:
         >>> schedules_of(KernelConfig("rmsnorm", 4608), ["1", "2w", "1/8b2", BY_RULE], Target("sm_90a"))
