@@ -1,7 +1,8 @@
 """The constants of a source: a configuration, as the headers see it.
 
-Headers name most constants in every source; what a configuration does without has a value that does no harm there. A
-source lacks the constants that only few sources need, such as kRounding, together with the code that names them.
+Headers name most constants in every source; a constant that a configuration does not need has a harmless value.
+Constants that only few sources need, such as kRounding, are missing from the others, together with the code that names
+them.
 """
 
 from __future__ import annotations

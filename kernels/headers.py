@@ -17,8 +17,8 @@ FOLDER = Path(__file__).parent
 CONFIGURATION = "common/configuration.h"
 _INCLUDE = re.compile(r'#include "(.+)"\n')
 _ON_GPU = "__CUDACC__"
-# Conditions that are decided before a source is cut, with the constants that imply them, so that what few sources need
-# does not change the others.
+# Conditions that are decided before a source is cut, with the constants that imply them, so that code which few sources
+# need does not change the others.
 CONDITIONS = {
     "JITNORM_ROUNDS": "Rounding kRounding",  # values are rounded before they are encoded
     "JITNORM_EXPERTS": "kExperts",

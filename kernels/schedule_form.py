@@ -18,7 +18,7 @@ from .target import Target
 
 # About how many threads a multiprocessor should have room for, where schedules do not leave that to the compiler.
 _RESIDENT_THREADS = (MOST_RESIDENT_THREADS, 1024, 512)
-# At least so many threads have blocks in which rows lie side by side.
+# Blocks in which rows lie side by side have at least so many threads.
 _FILLED_THREADS = (128, 256)
 _TEXT = re.compile(r"(?P<chunks>\d+)(?:/(?P<warps>\d+))?(?:f(?P<filled>\d+))?(?P<options>[^t]*)(?:t(?P<threads>\d+))?")
 
@@ -131,7 +131,7 @@ class ScheduleForm:
         )
 
     def _residing(self, divided: RowSchedule, config: KernelConfig, target: Target) -> RowSchedule:
-        """The same with its number of resident blocks, if these have room for the row."""
+        """The schedule with its number of resident blocks, if these have room for the row."""
         if divided.loads_ahead:
             return loading_ahead(config, target, divided)
         if not self.resident_threads:

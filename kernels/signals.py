@@ -1,7 +1,7 @@
 """When a kernel signals its dependents, by programmatic dependent launch: the next kernel then begins while it runs.
 
-A dependent begins 0.5 us after the signal. If it finds that the previous kernel is about to complete, it waits up to
-0.4 us longer than if that had completed, so kernels of few rows should not signal 0.4 to 0.7 us before they end. With
+A dependent begins 0.5 us after the signal. If the previous kernel is then about to complete, the dependent waits up to
+0.4 us longer than if it had completed, so kernels of few rows should not signal 0.4 to 0.7 us before they end. With
 more rows, blocks of a dependent, which only wait, take the place of blocks that work.
 """
 

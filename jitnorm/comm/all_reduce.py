@@ -102,7 +102,7 @@ def all_reduce_norm_quantize(
 
 
 def _require_method(method: str, rows: int, workspace: Workspace, round_sum: bool) -> None:
-    """Raise ValueError if the rows of a call cannot come together so."""
+    """Raise ValueError if the rows of a call cannot be summed by this method."""
     if method == "one_shot":
         require_slots(workspace, rows)
     if method == "not_fused" and not round_sum:

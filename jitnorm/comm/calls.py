@@ -1,4 +1,4 @@
-"""Calls over ranks, whatever goes between them: what is checked, and where their tensors are."""
+"""Calls over ranks of any kind: what is checked, and where their tensors are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 from jitnorm.ops.general import quantized, with_scales
 from jitnorm.ops.run import run
 
-# The outputs of all encodings; a call has some of them.
+# All outputs that encodings may have; a call has some of them.
 _NO_OUTPUTS: dict[str, Any] = dict.fromkeys(
     ("out", "y_fp4", "block_scale", "block_scale_unswizzled", "row_scale", "tensor_scale", "amax")
 )
@@ -46,12 +46,12 @@ def admitted_shape(input: Any, workspace: Workspace, ranks: int = 1) -> tuple[in
     Args:
         input: as of the call.
         workspace: that of this rank.
-        ranks: on how many of them such rows are.
+        ranks: how many ranks have such rows.
 
     Raises:
         CommError: a rank failed in a call before.
         ValueError: the workspace is for other inputs.
-        TypeError: it is no tensor, or there is no workspace.
+        TypeError: `input` is not a tensor, or `workspace` not a Workspace.
     """
     framework = check_shaped(input, "input")
     if not isinstance(workspace, Workspace):
@@ -85,7 +85,7 @@ def call(
 ) -> Reduced:  # fmt: skip
     """Make a call whose input is admitted.
 
-    `how` rows come together is one of `kernels.all_reduce_rules.METHODS`; `is_fused` is as of `launch`; the other
+    `how` rows are summed is one of `kernels.all_reduce_rules.METHODS`; `is_fused` is that of `launch`; the other
     arguments are those of `all_reduce_norm_quantize`.
     """
     require_one_of("norm", norm, ("rmsnorm", "layernorm"))
@@ -124,10 +124,11 @@ def launch(
         inputs: by the names that `all_reduce_norm_quantize` gives them.
         eps: as there.
         stream: as there.
-        is_fused: whether one launch does it all; else, of rounded sums alone, the sum comes first and then the rest.
+        is_fused: whether one launch does everything; otherwise, which only rounded sums allow, a second launch follows
+            that of the sum.
 
     Returns:
-        all tensors of the call, by name; those that it does without are None.
+        all tensors of the call, by name; None for those that it does not use.
     """
     if not is_fused:
         sums, rest = apart(dispatcher)
@@ -156,7 +157,7 @@ def _tensors(inputs: Mapping[str, Any], eps: float) -> dict[str, Any]:
 
 @cache
 def apart(dispatcher: Dispatcher) -> tuple[Dispatcher, Dispatcher]:
-    """The dispatchers of a sum over ranks, which is written to all of them rounded, and of what follows it."""
+    """The dispatchers of a sum over ranks, which each of them gets rounded, and of what follows the sum."""
     op, pdl, options = dispatcher.op, dispatcher.enable_pdl, dispatcher.options
     if options["all_reduce"] != "two_shot" or not options["rounds_sum"]:
         raise ValueError("is_fused: is False, which goes with all_reduce='two_shot' and rounds_sum=True alone")
@@ -165,7 +166,7 @@ def apart(dispatcher: Dispatcher) -> tuple[Dispatcher, Dispatcher]:
 
 
 def own_part(workspace: Workspace, input: Any) -> Any:
-    """The part of an input that is this rank's, along the first dimension; the last ones may be smaller, or empty."""
+    """The part of an input along the first dimension that is this rank's; the last ranks' may be smaller, or empty."""
     count = ceil_div(input.shape[0], workspace.ranks)
     return input[workspace.rank * count : (workspace.rank + 1) * count]
 

@@ -63,13 +63,14 @@ class Entry:
 
     @property
     def key(self) -> tuple[str, int, int, int]:
-        """Attributes in which an entry is like another that takes its place."""
+        """The attributes by which a new entry replaces an old one."""
         return self.device, self.ranks, self.hidden_size, self.code_bits
 
     def steps(self, allowed: Collection[str]) -> Steps:
-        """The fastest of some methods for inputs of any size; those of which nothing is known are left out.
+        """The fastest of some methods for inputs of any size; methods without measurements are left out.
 
-        The fastest for the largest stays so for larger ones; but not one-shot, whose lead ends somewhere.
+        The fastest method for the largest measured input also serves larger ones, unless it is one-shot, which loses at
+        some size.
         """
         points: list[tuple[int, str]] = []
         for i in range(len(self.bytes)):
@@ -118,7 +119,7 @@ def code_bits(spec: QuantSpec | None) -> int:
 
 
 def steps_for(choices: Choices, hidden_size: int, bits: int, allowed: Collection[str]) -> Steps:
-    """The methods for calls by the entry that is nearest to them; none without entries, so that a rule decides.
+    """The methods for calls, by the nearest entry; none if there is no entry, so that a rule decides.
 
     Args:
         choices: of the workspace.
@@ -136,9 +137,10 @@ def steps_for(choices: Choices, hidden_size: int, bits: int, allowed: Collection
 
 
 def one_shot_bytes(choices: Choices, by_rule: int) -> int:
-    """The most bytes of an input for which one-shot is the fastest; those of the rule, if it is for no input measured.
+    """The largest input, in bytes, for which one-shot is the fastest; that of the rule if it never is.
 
-    Where it is for all of them, it may be for larger ones, so that the rule counts if it says more.
+    If one-shot is the fastest for all measured inputs, it may be for larger ones, so the rule decides if it allows
+    more.
     """
     found = [by_rule if not choices else 0]
     for steps in (each.steps(METHODS) for each in choices):
@@ -164,7 +166,7 @@ def agreed(exchange: Exchange, rank: int, ranks: int, device: str) -> Choices:
 
 
 def of_device(device: str, ranks: int) -> Choices:
-    """The choices that the tables have, by ``JITNORM_TUNING``: the user's entries come before those of jitnorm."""
+    """The choices in the tables that ``JITNORM_TUNING`` allows: the user's entries come before jitnorm's."""
     paths = {"on": (tuning.shipped_file, tuning.user_file), "shipped": (tuning.shipped_file,), "off": ()}
     found: dict[Any, Entry] = {}
     for path_of in paths[tuning.tuning_mode()]:
@@ -200,7 +202,7 @@ def read_choices(path: Path) -> Choices:
 
 
 def write_choices(entries: Iterable[Entry], path: Path) -> None:
-    """Write a table atomically, of two entries with one key the last."""
+    """Write a table atomically; of two entries with the same key, the last one."""
     by_key = {each.key: each for each in entries}
     write_sealed(_HEAD, (asdict(by_key[key]) for key in sorted(by_key)), path)
 

@@ -1,4 +1,4 @@
-"""Memory of GPUs of one host, which processes share by CUDA IPC, and the threads of one as it is."""
+"""Memory of GPUs of one host, which processes share by CUDA IPC, and threads of one process directly."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CudaMemory(Memory):
         self.control = launcher().allocate((CONTROL_WORDS,), "int64", device)
 
     def _exchange_windows(self, rank: int) -> tuple[int, ...]:
-        """Tell the others where the own window is, and find theirs."""
+        """Tell the others where this rank's window is, and find theirs."""
         process = f"{_boot_id()} {os.getpid()} {self.device} {self._own} ".encode()
         texts = self._exchange(process + driver.handle_of(self._own))
         found = []
@@ -90,5 +90,5 @@ class CudaMemory(Memory):
 
 
 def _boot_id() -> UUID:
-    """Number of this start of the host, which no other host has."""
+    """The identity of this boot of the host, which no other host shares."""
     return UUID(_BOOT_ID.read_text().strip())

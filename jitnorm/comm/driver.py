@@ -1,4 +1,4 @@
-"""The functions of the CUDA driver that make memory which processes share."""
+"""The functions of the CUDA driver for memory that processes share."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def allocate(size: int) -> int:
 
 
 def free(address: int) -> None:
-    """Free what `allocate` gave."""
+    """Free memory from `allocate`."""
     _call("cuMemFree_v2", ctypes.c_uint64(address))
 
 
 def allocate_on_host(size: int) -> tuple[int, int]:
-    """Allocate memory of the host that kernels write; its addresses for the host and for them."""
+    """Allocate host memory that kernels write; returns its addresses for the host and for kernels."""
     address, on_device = ctypes.c_void_p(), ctypes.c_uint64()
     _call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_uint(_PORTABLE_AND_MAPPED))
     _call("cuMemHostGetDevicePointer_v2", ctypes.byref(on_device), address, ctypes.c_uint(0))
@@ -98,12 +98,12 @@ def allocate_on_host(size: int) -> tuple[int, int]:
 
 
 def free_on_host(address: int) -> None:
-    """Free what `allocate_on_host` gave."""
+    """Free memory from `allocate_on_host`."""
     _call("cuMemFreeHost", ctypes.c_void_p(address))
 
 
 def handle_of(address: int) -> bytes:
-    """The handle by which another process opens memory that `allocate` gave."""
+    """The handle by which another process opens memory from `allocate`."""
     handle = _Handle()
     _call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(address))
     return ctypes.string_at(ctypes.byref(handle), IPC_HANDLE_BYTES)
@@ -113,13 +113,13 @@ def open_handle(handle: bytes) -> int:
     """The address of another process's memory for the current device."""
     address, found = ctypes.c_uint64(), _Handle.from_buffer_copy(handle)
     open_memory = _library().cuIpcOpenMemHandle_v2
-    open_memory.argtypes = (ctypes.c_void_p, _Handle, ctypes.c_uint)  # the handle goes by value
+    open_memory.argtypes = (ctypes.c_void_p, _Handle, ctypes.c_uint)  # the handle is passed by value
     _check(open_memory(ctypes.byref(address), found, _PEER_ACCESS), "cuIpcOpenMemHandle")
     return address.value
 
 
 def close_handle(address: int) -> None:
-    """Close what `open_handle` gave."""
+    """Close memory from `open_handle`."""
     _call("cuIpcCloseMemHandle", ctypes.c_uint64(address))
 
 

@@ -70,7 +70,7 @@ class HostMemory(Memory):
 def _create(path: Path, size: int) -> mmap.mmap:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(descriptor, 0, size)  # or a page that finds no room would end the process
+        os.posix_fallocate(descriptor, 0, size)  # otherwise, a page without room would kill the process
         return mmap.mmap(descriptor, size)
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Where everything is in the memory that ranks share: the windows, and the control block, of common/workspace.h."""
+"""Where everything is in the memory that ranks share: the windows and the control block; see common/workspace.h."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from jitnorm.kernels.dtypes import DTYPES
 from jitnorm.kernels.numerics import CHUNK_SIZE, round_up
 from jitnorm.kernels.row_ops import CONTROL_WORDS
 
-# Buffers at which calls take turns: a rank may be one call ahead, and the one before is being cleared.
+# Calls take turns at so many buffers: that of the current call, that of a rank one call ahead, and that of the previous
+# call, which is being cleared.
 BUFFERS = 3
-# A row that has not come yet is full of -0, as two values of 16 bits or one of 32.
+# A row that has not arrived yet is full of -0, as two values of 16 bits or one of 32.
 NOT_YET = {2: 0x80008000, 4: 0x80000000}
 # Rows begin at multiples of a cache line.
 _LINE = 128
 _WORD = 8
-# Words of the control block before the address of what the host reads, and those of windows.
+# Words of the control block before the address of the words that the host reads and the addresses of windows.
 _PLACES, _STATUS, _WINDOWS, _FROM_OWN = 12, 14, 15, 15 + MAX_RANKS
 STATUS_WORDS = 2 * MAX_RANKS
-# Bytes of what ranks tell each other of whole calls.
+# Bytes of the marks that ranks exchange for whole calls.
 _STEP_BYTES = 2 * MAX_RANKS * _WORD
 
 
@@ -30,10 +31,10 @@ class Layout:
     Attributes:
         ranks: how many there are.
         max_rows: the most rows of a call.
-        rows: the most rows of a call in which each rank gets those of all.
+        rows: the most rows of a call in which each rank gets all ranks' rows.
         hidden_size: the most elements of a row.
         dtype: of the elements.
-        output_bytes: for what a call writes whose rows ranks divide.
+        output_bytes: for the outputs of a call whose rows ranks divide.
     """
 
     ranks: int
@@ -45,7 +46,7 @@ class Layout:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes from a row to the next."""
+        """Bytes from one row to the next."""
         return round_up(round_up(self.hidden_size, CHUNK_SIZE) * DTYPES[self.dtype].bytes, _LINE)
 
     @property
@@ -60,12 +61,12 @@ class Layout:
 
     @property
     def sums_offset(self) -> int:
-        """Where the sums arrive that other ranks have found, behind the slots."""
+        """Where sums computed by other ranks arrive, behind the slots."""
         return self.mark_bytes + self.slots * self.row_bytes
 
     @property
     def input_offset(self) -> int:
-        """Where inputs begin of calls whose rows ranks divide."""
+        """Where the inputs of calls whose rows ranks divide begin."""
         rows_of_others = (self.ranks - 1) * -(-self.max_rows // self.ranks) if self.output_bytes else 0
         return self.sums_offset + rows_of_others * self.row_bytes
 
@@ -83,7 +84,7 @@ class Layout:
         """The words of a rank's control block before its first call.
 
         Args:
-            rank: whose it is.
+            rank: the rank whose block it is.
             deadline: of a wait, in seconds.
             status: the address of the words that the host reads.
             windows: the addresses of the ranks' windows.

@@ -1,4 +1,4 @@
-"""Memory: what a workspace is made of on one kind of device."""
+"""Memory: what a workspace needs of one kind of device."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Memory(ABC):
 
     @abstractmethod
     def fill_window(self, offset: int, count: int, word: int) -> None:
-        """Fill a part of the own window with `count` words of 32 bits, from byte `offset` on."""
+        """Fill a part of this rank's window with `count` words of 32 bits, from byte `offset` on."""
 
     @abstractmethod
     def clear_status(self) -> None:
@@ -51,4 +51,4 @@ class Memory(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""

@@ -1,4 +1,4 @@
-"""The two halves of a sum over ranks, for sequence parallelism: between them, each rank has a share of the rows."""
+"""The two halves of a sum over ranks, for sequence parallelism: in between, each rank has a share of the rows."""
 
 from __future__ import annotations
 

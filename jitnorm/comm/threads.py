@@ -1,4 +1,4 @@
-"""Ranks that are threads of one process, which exchange bytes by its memory."""
+"""Ranks that are threads of one process, whose memory they use to exchange bytes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def on_threads(ranks: int, work: Callable[[int, Exchange], T], patience: float =
         patience: how long an exchange waits for the others, in seconds.
 
     Returns:
-        what it returns on each rank.
+        what `work` returned on each rank.
 
     Raises:
-        threading.BrokenBarrierError: a rank did not come to an exchange. What a rank raises itself comes first.
+        threading.BrokenBarrierError: a rank did not join an exchange. An error that a rank itself raised takes
+            precedence.
 
     Example:
         >>> on_threads(2, lambda rank, exchange: exchange(b"ab"[rank : rank + 1]))

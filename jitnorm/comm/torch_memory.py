@@ -25,7 +25,7 @@ class TorchMemory(Memory):
         import torch
         import torch.distributed._symmetric_memory as symmetric
 
-        os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")  # what is not needed cannot fail
+        os.environ.setdefault("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1")  # an unneeded call cannot fail
         self._torch, self._group, self._device, self.device = torch, group, device, device.index
         self._window = symmetric.empty((size,), dtype=torch.uint8, device=device)
         self._handle = symmetric.rendezvous(self._window, group or torch.distributed.group.WORLD)

@@ -36,7 +36,7 @@ def example_of(library: str, device: int) -> Any:
 
 
 def address_of(tensor: Any) -> int:
-    """Where the elements of a tensor begin."""
+    """The address of the first element of a tensor."""
     return int(tensor.data_ptr() if library_of(tensor) == "torch" else tensor.ctypes.data)
 
 
@@ -48,7 +48,7 @@ def tensor_at(like: Any, address: int, shape: tuple[int, ...], dtype: str, memor
         address: of its elements.
         shape: of the tensor.
         dtype: its DLPack name; where the library lacks it, bytes take its place.
-        memory: what they are in, which the tensor keeps.
+        memory: the object that owns the memory, which the tensor keeps alive.
     """
     found = framework_of(like, "input").empty((0,), dtype, like).dtype
     size = math.prod(shape) * found.itemsize

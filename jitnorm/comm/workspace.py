@@ -1,4 +1,4 @@
-"""Workspace: the memory by which the ranks of a group exchange rows, and what they know of each other's failures."""
+"""Workspace: the memory through which the ranks of a group exchange rows and learn of each other's failures."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from jitnorm.kernels.dtypes import DTYPES
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.quant_spec import QuantSpec, require_one_of
 
-# Bytes of a call's rows that all ranks get, at most by default, where nothing was measured. For two ranks, the other
-# ways send as many: 512 rows of 7168 took 30 us either way, and 37 if ranks passed on codes of sums that are not
-# rounded. For more, these send less, but take a trip more over the links, as long as this many bytes.
+# Without measurements, the most bytes of a call's rows that are sent to all ranks. With two ranks, the other methods
+# send as many: 512 rows of 7168 took 30 us either way, and 37 if ranks passed on codes of sums that are not rounded.
+# With more ranks, they send fewer, but cross the links once more, which takes as long as sending this many bytes.
 _ONE_SHOT_BYTES, _BYTES_OF_A_TRIP = 8 << 20, 2 << 20
 _MOST_ROWS = 1 << 19
 _MOST_VIEWS = 1024
 _numbers = count()
-# By which programs that hold no objects name them.
+# Workspaces by name, for programs that cannot hold objects.
 _workspaces: WeakValueDictionary[str, Workspace] = WeakValueDictionary()
 
 
@@ -151,7 +151,7 @@ class Workspace:
         return cls(rank, layout, TorchMemory(group, layout.window_bytes, where), deadline, choices)
 
     def control(self, tensor: Any) -> Any:
-        """The control block as a tensor that goes into a call beside another."""
+        """The control block as a tensor that can be passed along with another one."""
         kind = type(tensor)
         if kind not in self._controls:
             self._controls[kind] = _like(self._memory.control, tensor)
@@ -234,7 +234,7 @@ class Workspace:
                 raise ValueError(f"input: has {found} {what}, but the workspace is for {most}; make one for more")
 
     def method_of(self, rows: int, hidden_size: int, spec: QuantSpec | None, round_sum: bool) -> str:
-        """How the rows of a call come together: as measured, or by the rule, if nothing was or sums are not rounded."""
+        """How the rows of a call are summed: as measured, or by the rule for unmeasured calls and unrounded sums."""
         layout = self.layout
         by_rule = "one_shot" if rows <= layout.rows else "two_shot"
         if not round_sum:
@@ -247,7 +247,7 @@ class Workspace:
         return next((method for most, method in self._steps[key] if size <= most), by_rule)
 
     def check(self) -> None:
-        """Raise CommError if a rank failed in a call that has ended, as far as this one knows.
+        """Raise CommError if this rank knows of a failure in a call that has ended.
 
         Call it once the device has finished the calls in question. Calls with the workspace begin with it.
         """
@@ -266,9 +266,9 @@ class Workspace:
         self._initialize()
 
     def close(self) -> None:
-        """Give the memory back, on all ranks at once; none may make or wait for another call, or use what one wrote.
+        """Release the memory, on all ranks at once; none may make or wait for another call, or use the results of one.
 
-        Without it, memory that torch has made, and that of the CPU, is freed with the last tensor in it.
+        Without this call, memory from torch, and that of the CPU, is freed with the last tensor in it.
         """
         self._memory.synchronize()
         self._controls.clear()
@@ -278,7 +278,7 @@ class Workspace:
     def _initialize(self) -> None:
         memory, layout = self._memory, self.layout
         memory.synchronize()
-        memory.barrier()  # from here on nobody writes into another's window
+        memory.barrier()  # from here on, no rank writes into another's window
         memory.fill_window(0, layout.mark_bytes // 4, 0)
         word = NOT_YET[DTYPES[layout.dtype].bytes]
         memory.fill_window(layout.mark_bytes, (layout.input_offset - layout.mark_bytes) // 4, word)
@@ -299,7 +299,7 @@ def workspace_named(name: str) -> Workspace:
 
 
 def _agreed_layout(exchange: Exchange, rank: int, ranks: int, device: str | int, *sizes: Any) -> tuple[Layout, Choices]:
-    """The layout of all ranks, and how they choose."""
+    """The layout of all ranks, and their choices."""
     require_one_of("ranks", ranks, tuple(range(2, MAX_RANKS + 1)))
     require_one_of("rank", rank, tuple(range(ranks)))
     choices = agreed(exchange, rank, ranks, device_name(device))
@@ -309,7 +309,7 @@ def _agreed_layout(exchange: Exchange, rank: int, ranks: int, device: str | int,
 
 
 def _one_shot_bytes(ranks: int) -> int:
-    """Bytes up to which sending rows to all ranks takes less time than sending parts of them, and their sums."""
+    """Bytes up to which sending all rows to all ranks takes less time than sending parts of them and then the sums."""
     sent, sent_in_parts = ranks - 1, 2 * (ranks - 1) / ranks
     more = sent - sent_in_parts
     return min(_ONE_SHOT_BYTES, int(_BYTES_OF_A_TRIP / more)) if more else _ONE_SHOT_BYTES
@@ -319,7 +319,7 @@ def _layout(
     ranks: int, most_bytes: int, max_rows: int, hidden_size: int, dtype: Any, deadline: float,
     one_shot_rows: int | None, output_bytes: int | None,
 ) -> Layout:  # fmt: skip
-    """The layout for such sizes; unless `one_shot_rows` are given, those are one-shot that have so many bytes."""
+    """The layout for such sizes; without `one_shot_rows`, calls of up to `most_bytes` may be one-shot."""
     _require_size("max_rows", max_rows, _MOST_ROWS)
     _require_size("hidden_size", hidden_size, MAX_HIDDEN_SIZE)
     if not isinstance(deadline, Real) or not 0 < deadline <= 3600:
@@ -334,7 +334,7 @@ def _layout(
         return Layout(ranks, max_rows, max_rows, hidden_size, name, 0)
     if output_bytes is None:
         output_bytes = 2 * max_rows * row_bytes + (1 << 20)
-    output_bytes = round_up(max(output_bytes, max_rows * row_bytes), 128)  # with room for all sums, of not_fused
+    output_bytes = round_up(max(output_bytes, max_rows * row_bytes), 128)  # not_fused writes all sums
     return Layout(ranks, max_rows, min(max_rows, one_shot_rows), hidden_size, name, output_bytes)
 
 
@@ -355,6 +355,6 @@ def _require_same(exchange: Exchange, layout: Layout) -> None:
 
 
 def _like(control: Any, tensor: Any) -> Any:
-    """The control block in the library of a tensor: calls take tensors of one."""
+    """The control block in the library of a tensor: all tensors of a call must be of one library."""
     library = type(tensor).__module__.partition(".")[0]
     return control if library == "tvm_ffi" else import_module(library).from_dlpack(control)

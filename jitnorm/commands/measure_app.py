@@ -160,7 +160,7 @@ def tune_comm(
     json: Annotated[Path | None, _file("Write the entries to this file.")] = None,
     out: Annotated[Path | None, _file("Add the entries to the table in this file, and leave the cache alone.")] = None,
 ) -> None:
-    """Measure how sums over GPUs come together fastest, and remember it.
+    """Measure the methods of sums over GPUs, and remember the fastest.
 
     Requires torch. Starts a process for each GPU of this machine. Measures calls of jitnorm.comm that are one-shot,
     two-shot and not fused; with method "auto", calls on GPUs of the same name then take the fastest. It never changes

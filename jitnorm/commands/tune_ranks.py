@@ -22,7 +22,7 @@ from jitnorm.tune.ranks import FORMATS, HIDDEN_SIZES, ROWS, Wanted, drawn_rows, 
 from jitnorm.tuning import user_file
 from jitnorm.warm.plan import Job
 
-# Ranks start within this time, and are killed so long after that which they are given.
+# Ranks must start within this time, and are killed if they run this much longer than the time that they are given.
 _START_SECONDS = 120.0
 
 
@@ -100,7 +100,7 @@ def show_tune(
 
 
 def _build(wanted: Wanted, jobs: int | None) -> None:
-    """Build all kernels at once, rather than one after another as ranks call them; what fails, they will tell."""
+    """Build all kernels at once, rather than one after another as ranks call them; ranks report those that fail."""
     target, start = _target(wanted), monotonic()
     with status() as show_status:
         for progress in warm(Progress([Job(config, target) for config in wanted.kernels(target)]), workers=jobs):
@@ -131,7 +131,7 @@ def _show(found: Sequence[Entry], path: Path) -> None:
 
 
 def _first(wanted: Wanted) -> int | str:
-    """Where rank 0 is."""
+    """The place of rank 0."""
     return 0 if wanted.device == "cuda" else "cpu"
 
 

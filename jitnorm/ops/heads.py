@@ -36,7 +36,7 @@ def check_kept(keep_heads: bool, has_k: bool, has_v: bool) -> None:
 
 
 def with_scales(form: Form, k: Shape, k_scale: Kind, v_scale: Kind) -> Form:
-    """The form of calls with such scales; ValueError if a given one has neither one element nor one per head."""
+    """The form of calls with these scales; ValueError if one has neither one element nor one per head."""
     found = {"k_scale": k_scale, "v_scale": v_scale}
     for name, scale in found.items():
         if isinstance(scale, tuple) and scale not in ((), (1,), k[-2:-1]):

@@ -69,7 +69,7 @@ def rmsnorm_gated(
         array([[0.   , 0.827]], dtype=float16)
     """
     groups = _groups(input, group_size)
-    if groups == 1:  # with the same options in a tuple, 0.1 us more
+    if groups == 1:  # with the options in a tuple: 0.1 us more
         made: Tensor = _NORM_CALLS.call(
             input, gate, weight, bias, out, eps, stream, enable_pdl, rounding, 1, activation, norm_before_gate
         )

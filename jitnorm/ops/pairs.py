@@ -1,4 +1,4 @@
-"""Quantization to codes and scales, for the names of other libraries: a QuantizedTensor would take 0.5 us more."""
+"""Quantization to codes and scales, for other libraries' names: creating a QuantizedTensor would take 0.5 us more."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _as_scale(scale: Any, input: Any) -> Any:
     return scale if isinstance(scale, str) else framework_of(input, "input").as_scale(scale, input)
 
 
-# Done first, it would take each call 0.2 us.
+# Doing this first would take each call 0.2 us.
 _GLOBAL = {"global_scale": _as_scale}
 
 

@@ -140,7 +140,7 @@ def nvfp4_quantize(
         global_scale, given, e4m3_max = "none" if a_global_sf is None else "given", a_global_sf, None
     options = (sfLayout, do_shuffle, sf_vec_size, backend, global_scale, recipe, e4m3_max)
     if do_shuffle:
-        dispatcher_of(NVFP4_QUANTIZE, enable_pdl, *options)  # its errors come first
+        dispatcher_of(NVFP4_QUANTIZE, enable_pdl, *options)  # raises its errors first
         _check_shuffle(a)
     made: tuple[Any, ...] = _CALLS.call(a, given, stream, NVFP4_QUANTIZE, enable_pdl, *options)
     return _shuffled(*made, stream=stream) if do_shuffle else made

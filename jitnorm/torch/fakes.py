@@ -135,7 +135,7 @@ def _ordinal(kind: str, index: int) -> int:
 
 @cache
 def _on_any_target(dispatcher: Dispatcher) -> Dispatcher:
-    """The dispatcher of the same calls without options that only some targets support."""
+    """A dispatcher of the same calls, without options that only some targets support."""
     return Dispatcher(dispatcher.op, None, dispatcher.options)
 
 

@@ -108,9 +108,9 @@ def autograd_kernel(operator: Any, implementation: Implementation, gradient: Ope
 
 
 class _RunsNext(dict[int, bool]):
-    """Whether torch runs the implementation next after autograd, by the bits of a call's dispatch keys.
+    """Whether torch runs the implementation right after autograd, by the bits of a call's dispatch keys.
 
-    Looking up a set of keys takes 0.1 us, asking torch 1 us.
+    Looking up a known set of keys takes 0.1 us, asking torch 1 us.
     """
 
     def __missing__(self, keys: int) -> bool:

@@ -102,7 +102,7 @@ def _run(
     input: Any, weight: Any, eps: float, workspace: str, *others: Any, config: str, enable_pdl: bool | None = None,
     is_fused: bool = True, **named: Any,
 ) -> list[torch.Tensor]:  # fmt: skip
-    """The outputs, none of them in the window, because programs do not know that the next call writes there."""
+    """The outputs, copied out of the window, because programs do not know that the next call writes there."""
     inputs = _by_name(input, weight, others, named)
     dispatcher, own = _found(config, enable_pdl, workspace, inputs)
     made = launch(own, dispatcher, inputs, eps, None, is_fused)

@@ -168,7 +168,7 @@ def _amax_below(node: Any) -> Node | None:
 def _formulas(amax: Node, largest: np.float32) -> Iterator[tuple[Node, tuple[str, np.float32]]]:
     """The nodes that are an amax with a lower bound, or its scale, with the smallest scale."""
     found: list[tuple[Node, bool, np.float32 | None]] = [(amax, False, None)]
-    for node, is_divided, least in found:  # which grows
+    for node, is_divided, least in found:  # grows while it is read
         if least is not None:
             yield node, ("scale" if is_divided else "amax", least)
         for user in node.users:
