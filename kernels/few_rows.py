@@ -25,7 +25,7 @@ from .target import Target
 # have blocks of four: with six, SwiGLU of 512 x 20864 took 1.18 times as long as the fastest.
 _WARPS, _WARPS_OF_LONGER = (4, 5, 6, 7, 8, 3), (4,)
 _LONGER_GROUPS = 12
-# Warps of those that find an amax, of which there are at most 256: with four, 128 x 8704 to FP8 took 4.6 us, not 4.1.
+# Warps of blocks that find an amax, of which there are at most 256: with four, 128 x 8704 to FP8 took 4.6 us, not 4.1.
 _WARPS_OF_AMAX = (8, 9, 10, 7, 6)
 # If elements take many instructions, half as many warps use twice the multiprocessors: four over six of 1 to 128 rows
 # took 1.14 times as long as the fastest with four, 1.06 with two.
@@ -59,26 +59,34 @@ def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> s
         >>> few_rows_schedule(KernelConfig("rmsnorm", 18432), hopper, "fewest")
         '40x1wuqlb8'
     """
-    schedule = None
-    if row_class == "usual" and groups_of(config) == 1 and not config.all_reduce:
-        schedule = usual_small_schedule(config)
-    if row_class in ("fewest", "few", *_WAVES) and groups_of(config) > 1 and not (config.all_reduce or config.backward):
-        if row_class == "fewest":
-            schedule = _in_cluster(config)
-            if schedule is None or why_unfit(config, target, schedule):
-                return few_rows_schedule(config, target, "few")
-        elif config.amax_parts and not config.normalizes:
-            schedule = of_few_rows(groups_of(config), _WARPS_OF_AMAX) if row_class == "few" else None
-        elif has_separate_parts(config):
-            schedule = _of_parts(config, row_class)
-        elif config.prenorm and row_class == "few" and groups_of(config) <= MAX_WARPS:
-            # Rows that share a block would leave multiprocessors idle: 16 x 640 would take 6 % longer.
-            schedule = RowSchedule(groups_of(config), 1)
-        elif config.normalizes:
-            schedule = _of_norm(config, target, row_class)
-        elif config.gate_columns and row_class == "few":
-            schedule = _of_gates(config)
+    schedule = _schedule_of_class(config, target, row_class)
     return "" if schedule is None or why_unfit(config, target, schedule) else str(schedule)
+
+
+def _schedule_of_class(config: KernelConfig, target: Target, row_class: str) -> RowSchedule | None:
+    """The schedule of a class of rows, which may not fit; None for the rules'."""
+    groups = groups_of(config)
+    if config.all_reduce:
+        return None
+    if row_class == "usual":
+        return usual_small_schedule(config) if groups == 1 else None
+    if row_class not in ("fewest", "few", *_WAVES) or groups == 1 or config.backward:
+        return None
+    if row_class == "fewest":
+        schedule = _in_cluster(config)
+        if schedule is not None and not why_unfit(config, target, schedule):
+            return schedule
+        row_class = "few"
+    if config.amax_parts and not config.normalizes:
+        return of_few_rows(groups, _WARPS_OF_AMAX) if row_class == "few" else None
+    if has_separate_parts(config):
+        return _of_parts(config, row_class)
+    if config.prenorm and row_class == "few" and groups <= MAX_WARPS:
+        # Rows that share a block would leave multiprocessors idle: 16 x 640 would take 6 % longer.
+        return RowSchedule(groups, 1)
+    if config.normalizes:
+        return _of_norm(config, target, row_class)
+    return _of_gates(config) if config.gate_columns and row_class == "few" else None
 
 
 def _of_parts(config: KernelConfig, row_class: str) -> RowSchedule | None:
@@ -180,8 +188,8 @@ def _shortest(config: KernelConfig, chunks: int, is_fast: bool = False) -> RowSc
 def _gains_by_late_signals(config: KernelConfig) -> bool:
     """Whether a kernel for few rows is so short that dependents should be signalled late; see kernels/signals.py.
 
-    By a signal at the statistic, longer ones would lose up to 20 %: NVFP4 of 9 groups, and by row; those with a
-    residual gain nothing.
+    Signalled at the statistic, dependents of longer ones would lose up to 20 %: NVFP4 of 9 groups, and NVFP4 by row;
+    kernels with a residual gain nothing.
     """
     is_fp4 = config.quant is not None and config.quant.element == "e2m1"
     is_long = groups_of(config) > (_LATE_GROUPS_OF_FP4 if is_fp4 else _LATE_GROUPS)
