@@ -1,4 +1,4 @@
-"""Tuned schedules: the user's tables of measurements by `jitnorm tune`, and the schedule of a call.
+"""Tuned schedules: which schedule a call gets, by the user's tables of `jitnorm tune`, by forms or by rules.
 
 A table is for a target, and lies in the cache folder. A call without an entry in it gets its schedule from the forms
 that jitnorm ships, or else from the rules of kernels/schedule.py.
@@ -7,12 +7,11 @@ that jitnorm ships, or else from the rules of kernels/schedule.py.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,79 +24,23 @@ from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.schedule import why_unfit
 from jitnorm.kernels.short_rows import packed_schedule
 from jitnorm.kernels.target import Target
-from jitnorm.sealed import read_sealed, write_sealed
+from jitnorm.sealed import read_sealed
 from jitnorm.store import user_store
 
 Schedules = Mapping[tuple[str, str], str]
-"""The schedules of a table as text, by tuning key and class of rows; see `Entry`."""
+"""The schedules of a table as text, by tuning key and class of rows."""
 
 VARIABLE = "JITNORM_TUNING"
 # Use the user's tables and jitnorm's forms; only the forms; neither.
 MODES = ("on", "shipped", "off")
-# Elements per row that `jitnorm tune` measures by default.
-HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 24576, 32768)
-_LISTS = ("rows", "by_rule", "best", "copy")
-# The parts of an entry's line, as `write_table` writes it, that calls need: reading the tables this way takes 1.4 ms of
-# a process's first call, parsing JSON 5.0.
+# What calls need of an entry's line, as jitnorm/tune/table.py writes it: reading the tables this way takes 1.4 ms of a
+# process's first call, parsing JSON 5.0.
 _CHOICE = re.compile(r'^  {"config": "([^"]*)", "row_class": "([^"]*)", "schedule": "([^"]*)"', re.MULTILINE)
 _SHIPPED = Path(__file__).parent / "data" / "tuning"
 _NO_FORMS: Forms = {}
 # Targets without forms of their own use those of this one, as they use its rules.
 _MEASURED = "sm_90a"
 _LOG = logging.getLogger("jitnorm.tuning")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """The measurements for one tuning key and one class of rows; times in microseconds.
-
-    Attributes:
-        config: the text of the tuning key; see `tuning_key`.
-        row_class: one of `ROW_CLASSES`.
-        schedule: the text of the fastest RowSchedule; empty for the rules' schedule.
-        rows: the row counts of the measured calls.
-        by_rule: times of the rules' schedule, one per row count.
-        best: times of the fastest schedule.
-        copy: times of a copy of as many bytes.
-    """
-
-    config: str
-    row_class: str
-    schedule: str
-    rows: tuple[int, ...]
-    by_rule: tuple[float, ...]
-    best: tuple[float, ...]
-    copy: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if self.row_class not in ROW_CLASSES:
-            raise ValueError(f"row_class: is {self.row_class!r}; allowed are {', '.join(ROW_CLASSES)}")
-        if self.schedule:
-            RowSchedule.parse(self.schedule)
-
-
-@dataclass(frozen=True)
-class Table:
-    """The measurements for a target.
-
-    Attributes:
-        target: the name of the target.
-        device: the GPU that was measured.
-        driver: the version of its driver.
-        date: date of the last measurement, in ISO format.
-        entries: one for each tuning key and class of rows.
-    """
-
-    target: str
-    device: str
-    driver: str
-    date: str
-    entries: tuple[Entry, ...] = field(default=())
-
-    def with_entries(self, entries: Iterable[Entry]) -> Table:
-        """The table with new entries, which replace those of the same tuning keys and classes of rows."""
-        merged = {(each.config, each.row_class): each for each in (*self.entries, *entries)}
-        return replace(self, entries=tuple(merged[key] for key in sorted(merged)))
 
 
 def tuning_key(config: KernelConfig) -> KernelConfig:
@@ -302,29 +245,3 @@ def _read_or_warn(path: Path, target: str) -> Schedules:
     except (OSError, ValueError) as error:
         _LOG.warning("ignoring the schedules in %s: %s", path, error)
         return {}
-
-
-def read_table(path: Path) -> Table:
-    """Read the table in a file.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is not a table, or is incomplete.
-    """
-    raw = read_sealed(path)
-    try:
-        content = json.loads(raw)
-        del content["sha256"]
-        entries = tuple(
-            Entry(**{**each, **{name: tuple(each[name]) for name in _LISTS}}) for each in content.pop("entries")
-        )
-        return Table(**content, entries=entries)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"it is not a table of schedules ({error}); remove it, or run jitnorm tune again") from None
-
-
-def write_table(table: Table, path: Path) -> None:
-    """Write a table atomically, one entry per line, creating its folder."""
-    content = asdict(table)
-    entries = content.pop("entries")
-    write_sealed(content, entries, path)

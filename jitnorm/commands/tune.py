@@ -20,7 +20,8 @@ from jitnorm.kernels.target import Target
 from jitnorm.tune.cases import OPS, Case, Plan, plan
 from jitnorm.tune.meter import DeviceMeter, Meter
 from jitnorm.tune.session import Found, shipped, table_of, tune
-from jitnorm.tuning import Table, read_table, user_file, user_table, write_table
+from jitnorm.tune.table import Table, read_table, write_table
+from jitnorm.tuning import user_file, user_table
 from jitnorm.warm.plan import Job
 
 MeterOf = Callable[[Case], Meter]

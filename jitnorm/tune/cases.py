@@ -12,7 +12,7 @@ from jitnorm.kernels.row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_
 from jitnorm.kernels.schedule import for_many_rows
 from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.kernels.target import Target
-from jitnorm.tuning import HIDDEN_SIZES, forms_of, schedule_for, tuning_key
+from jitnorm.tuning import forms_of, schedule_for, tuning_key
 
 # Ops of `jitnorm bench` that are tuned if none are named, and all whose kernels divide rows in more than one way, one
 # for each tuning key.
@@ -29,6 +29,8 @@ OPS = (
     "nvfp4 experts", "silu mxfp4 experts", "silu nvfp4 by 8", "swigluoai", "swigluoai mxfp8", "gelu alone",
     "relu2 nvfp4", "mhc pre", "mhc pre with prenorm", "amax", "layernorm alone", "layernorm bf16", "q_kv_rmsnorm",
 )  # fmt: skip
+# Hidden sizes that are tuned if none are named.
+HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 24576, 32768)
 # Row counts that cover each class.
 _FEW = (1, 16, 64, FEW_ROWS)
 _SOME = (192, 384)

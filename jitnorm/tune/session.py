@@ -10,7 +10,7 @@ from jitnorm.kernels.target import Target
 from jitnorm.tune.cases import Case
 from jitnorm.tune.choose import Choice, Times, choose
 from jitnorm.tune.meter import Meter
-from jitnorm.tuning import Entry, Table
+from jitnorm.tune.table import Entry, Table
 
 
 @dataclass(frozen=True)

@@ -22,17 +22,8 @@ from jitnorm.dispatch import _captured_kernel
 from jitnorm.errors import KernelNotReadyError, KernelNotWarmError
 from jitnorm.toolchains import ToolchainMissingError
 from jitnorm.tune.fit import FittedForms, write_forms
-from jitnorm.tuning import (
-    Entry,
-    Table,
-    read_table,
-    schedule_for,
-    stand_ins,
-    tuning_key,
-    user_table,
-    without_user_tables,
-    write_table,
-)
+from jitnorm.tune.table import Entry, Table, read_table, write_table
+from jitnorm.tuning import schedule_for, stand_ins, tuning_key, user_table, without_user_tables
 from jitnorm.warm.expand import configs_of
 
 HOPPER = Target("sm_90a")

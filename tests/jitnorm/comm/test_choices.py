@@ -27,6 +27,7 @@ from jitnorm.comm.choices import (
 )
 from jitnorm.comm.memory import Exchange
 from jitnorm.comm.threads import on_threads
+from jitnorm.tune.table import Table, write_table
 
 __all__ = ["unoptimized"]
 
@@ -194,7 +195,7 @@ def test_a_damaged_table_is_ignored_with_a_warning(caplog: pytest.LogCaptureFixt
 
 
 def test_a_table_of_schedules_is_not_one_of_choices(tmp_path: Path) -> None:
-    tuning.write_table(tuning.Table("cpu", "", "", ""), tmp_path / "cpu.json")
+    write_table(Table("cpu", "", "", ""), tmp_path / "cpu.json")
     with pytest.raises(ValueError, match="not a table of sums over ranks"):
         read_choices(tmp_path / "cpu.json")
 

@@ -16,7 +16,8 @@ from jitnorm.bench.results import Setup
 from jitnorm.call_config import config_of_call
 from jitnorm.commands import tune as command
 from jitnorm.tune.choose import Times
-from jitnorm.tuning import read_table, user_file, user_table
+from jitnorm.tune.table import read_table
+from jitnorm.tuning import user_file, user_table
 
 SETUP = Setup("2026-11-22", "NVIDIA H200", "580.1", {"jitnorm": "0.1.0"})
 SOME = ("--ops", "rmsnorm,layernorm", "--hidden-sizes", "4096", "--row-classes", "few,many")

@@ -13,7 +13,8 @@ from jitnorm.cli import app
 from jitnorm.commands.tune import target_here
 from jitnorm.tune.cases import USUAL_OPS, plan
 from jitnorm.tune.meter import DeviceMeter
-from jitnorm.tuning import read_table, user_table
+from jitnorm.tune.table import read_table
+from jitnorm.tuning import user_table
 
 pytestmark = pytest.mark.gpu
 
