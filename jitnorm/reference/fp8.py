@@ -15,8 +15,9 @@ from jitnorm.reference.statistics import amax_f32
 Fp8Dtype = Literal["e4m3", "e5m2"]
 GroupScaleFormat = Literal["f32", "ue8m0_f32"]
 
+GROUP_SIZES = (16, 32, 48, 64, 96, 128, 256)
+
 _MAX = {"e4m3": E4M3_MAX, "e5m2": E5M2_MAX}
-_GROUP_SIZES = (16, 32, 48, 64, 96, 128, 256)
 _LEAST_GROUP_AMAX = np.float32(1e-4)
 
 
@@ -140,7 +141,7 @@ def quantize_fp8_group(
         >>> quantize_fp8_group(np.full((1, 128), 500, np.float32), scale_format="ue8m0_f32")[1].tolist()
         [[2.0]]
     """
-    require_member(group_size, _GROUP_SIZES, "group_size")
+    require_member(group_size, GROUP_SIZES, "group_size")
     require_member(scale_format, get_args(GroupScaleFormat), "scale_format")
     groups = as_blocks(y, group_size)
     scales = group_scales(_bounded(max_magnitude(groups), scale_ub), scale_format, scale_floor)
@@ -174,12 +175,16 @@ def dequantize_fp8(
     codes = as_uint8(codes, "codes")
     if scales.dtype != FLOAT32:
         raise TypeError(f"scales is {scales.dtype}; use float32")
-    values = decode_e4m3(codes) if dtype == "e4m3" else decode_e5m2(codes)
+    return scaled(decode_e4m3(codes) if dtype == "e4m3" else decode_e5m2(codes), scales)
+
+
+def scaled(values: NDArray[np.float32], scales: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Multiply the values of codes by their scales, (1,) or (M, G); ValueError if the shapes do not fit."""
     if scales.shape == (1,):
         return canonical(values * scales[0])
-    if codes.ndim != 2 or scales.ndim != 2 or len(scales) != len(codes):
-        raise ValueError(f"scales has shape {scales.shape}; with codes of {codes.shape} use (1,) or (M, G)")
-    groups, length = scales.shape[1], codes.shape[1]
+    if values.ndim != 2 or scales.ndim != 2 or len(scales) != len(values):
+        raise ValueError(f"scales has shape {scales.shape}; with codes of {values.shape} use (1,) or (M, G)")
+    groups, length = scales.shape[1], values.shape[1]
     if groups == 0 or length % groups:
         raise ValueError(f"scales has {groups} columns; their number must divide the {length} of codes")
     return canonical(values * np.repeat(scales, length // groups, axis=1))

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from jitnorm.reference.checks import FLOAT32, as_blocks, as_float32, as_rows, require_member
 from jitnorm.reference.float32 import ONE, canonical, max_magnitude
+from jitnorm.reference.fp8 import GROUP_SIZES, scaled
 from jitnorm.reference.statistics import amax_f32
 
-_GROUP_SIZES = (16, 32, 48, 64, 96, 128, 256)
 _LARGEST = np.float32(127)
 _LEAST_AMAX = np.float32(1e-10)
 
@@ -132,7 +132,7 @@ def quantize_int8_group(
         >>> quantize_int8_group(np.full((1, 128), 254, np.float32), group_size=64)[1].tolist()
         [[2.0, 2.0]]
     """
-    require_member(group_size, _GROUP_SIZES, "group_size")
+    require_member(group_size, GROUP_SIZES, "group_size")
     groups = as_blocks(y, group_size)
     scales = _scales(max_magnitude(groups), scale_ub, scale_floor)
     return _encode_scaled(groups, scales[..., None]).reshape(y.shape), canonical(scales)
@@ -159,15 +159,7 @@ def dequantize_int8(codes: NDArray[np.int8], scales: NDArray[np.float32]) -> NDA
     """
     if codes.dtype != np.int8 or scales.dtype != FLOAT32:
         raise TypeError(f"codes is {codes.dtype} and scales is {scales.dtype}; use int8 and float32")
-    values = codes.astype(np.float32)
-    if scales.shape == (1,):
-        return canonical(values * scales[0])
-    if codes.ndim != 2 or scales.ndim != 2 or len(scales) != len(codes):
-        raise ValueError(f"scales has shape {scales.shape}; with codes of {codes.shape} use (1,) or (M, G)")
-    groups, length = scales.shape[1], codes.shape[1]
-    if groups == 0 or length % groups:
-        raise ValueError(f"scales has {groups} columns; their number must divide the {length} of codes")
-    return canonical(values * np.repeat(scales, length // groups, axis=1))
+    return scaled(codes.astype(np.float32), scales)
 
 
 def _scales(
