@@ -41,24 +41,24 @@ def _log_replacement(reason: str) -> None:
     logging.getLogger("jitnorm").warning("kernels that cute cannot build are built from CUDA C++: %s", reason)
 
 
-class Answer(NamedTuple):
-    """The toolchain that builds a kernel, or why there is none."""
+class Selection(NamedTuple):
+    """The toolchain selected for a kernel, or why there is none."""
 
     toolchain: Toolchain | None
     missing: ToolchainMissingError | None
 
 
-def asker(config: KernelConfig, target: Target, cache: Cache, backend: str) -> Callable[[], Answer]:
+def lazy_selection(config: KernelConfig, target: Target, cache: Cache, backend: str) -> Callable[[], Selection]:
     """Return a function that selects a kernel's toolchain lazily and once: searching takes 2 ms of a first call."""
 
     @lru_cache(maxsize=1)
-    def ask() -> Answer:
+    def selected() -> Selection:
         try:
-            return Answer(toolchain_for(config, target, cache.store, backend), None)
+            return Selection(toolchain_for(config, target, cache.store, backend), None)
         except ToolchainMissingError as error:
-            return Answer(None, error)
+            return Selection(None, error)
 
-    return ask
+    return selected
 
 
 def compile_kernel(source: Source, toolchain: Toolchain) -> Artifact:

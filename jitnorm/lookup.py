@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from jitnorm.building import Answer, asker
+from jitnorm.building import Selection, lazy_selection
 from jitnorm.cache import Artifact, Cache, Tier
 from jitnorm.cache.aliases import source_key_of
 from jitnorm.kernel_source import kernel_key, kernel_source_key, recipe_text, source_for, why_not_cute
@@ -87,17 +87,19 @@ def candidates(config: KernelConfig, target: Target, cache: Cache, backend: str 
         cache: the cache whose folder remembers toolchains.
         backend: as for `get_kernel`.
     """
-    return _candidates(config, target, backend, asker(config, target, cache, backend))
+    return _candidates(config, target, backend, lazy_selection(config, target, cache, backend))
 
 
-def _candidates(config: KernelConfig, target: Target, backend: str, ask: Callable[[], Answer]) -> Iterator[Candidate]:
-    is_final = jit_mode() == "deny" or not ask().toolchain
-    serves_any = is_final or ((toolchain := ask().toolchain) is not None and toolchain.stands_in)
+def _candidates(
+    config: KernelConfig, target: Target, backend: str, select: Callable[[], Selection]
+) -> Iterator[Candidate]:
+    is_final = jit_mode() == "deny" or not select().toolchain
+    serves_any = is_final or ((toolchain := select().toolchain) is not None and toolchain.stands_in)
     for each in chain([config], stand_ins(config, target) if is_final else ()):
         for of in [target] if target.family is None else [target, target.family]:
             if serves_any:
                 yield from _built_anywhere(each, of, requested_backend(target, backend))
-            if toolchain := ask().toolchain:
+            if toolchain := select().toolchain:
                 yield Candidate.of_toolchain(source_for(each, of, toolchain.name), toolchain)
 
 
@@ -113,8 +115,8 @@ def _built_anywhere(config: KernelConfig, target: Target, backend: str) -> Itera
 
 
 def find_artifact(
-    config: KernelConfig, target: Target, cache: Cache, backend: str, ask: Callable[[], Answer]
+    config: KernelConfig, target: Target, cache: Cache, backend: str, select: Callable[[], Selection]
 ) -> Artifact | None:
     """The artifact of the first candidate that has one."""
-    found = (each.find(cache) for each in _candidates(config, target, backend, ask))
+    found = (each.find(cache) for each in _candidates(config, target, backend, select))
     return next(filter(None, found), None)

@@ -8,7 +8,7 @@ from itertools import chain
 from time import perf_counter
 from typing import Any
 
-from jitnorm.building import asker, compile_kernel
+from jitnorm.building import compile_kernel, lazy_selection
 from jitnorm.cache import Artifact, Cache, Store
 from jitnorm.cache.events import emit
 from jitnorm.errors import KernelNotWarmError
@@ -116,14 +116,14 @@ def load_or_build_kernel(config: KernelConfig, target: Target, cache: Cache | St
         ValueError: the backend or the value of JITNORM_JIT is not allowed.
     """
     cache, mode = as_cache(cache), jit_mode()
-    ask, began = asker(config, target, cache, backend), perf_counter()
+    select, began = lazy_selection(config, target, cache, backend), perf_counter()
     if backend != "auto":
-        ask()  # rejects a backend that lacks the kernel, regardless of the cache
-    if mode == "deny" or target.family is not None or (toolchain := ask().toolchain) is None or toolchain.stands_in:
-        found = find_artifact(config, target, cache, backend, ask)
+        select()  # rejects a backend that lacks the kernel, regardless of the cache
+    if mode == "deny" or target.family is not None or (toolchain := select().toolchain) is None or toolchain.stands_in:
+        found = find_artifact(config, target, cache, backend, select)
         if found is not None:
             return found
-    toolchain, missing = ask()
+    toolchain, missing = select()
     is_cute = toolchain.name == "cute" if toolchain else requested_backend(target, backend) == "cute"
     source = source_for(config, target, "cute" if is_cute and not why_not_cute(config) else "c++")
     if toolchain is not None and mode != "deny":
