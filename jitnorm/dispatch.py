@@ -105,12 +105,12 @@ class Dispatcher:
         functions = launcher().make_dispatcher(json.dumps(dispatch_signature(example)))
         self.launch, self._learn, self._facts, self.find, self.make_torch_call = functions
 
-    def in_words(self, error: Exception) -> Exception:
-        """The error, an argument named as the op's caller knows it."""
+    def for_caller(self, error: Exception) -> Exception:
+        """The error, with its argument under the name that the op's caller knows."""
         dtypes_of = {"input": self.first}
         if self._weight is not None:
             dtypes_of["weight"] = self.names[self._weight]
-        return in_words_of(self.op, error, dtypes_of)
+        return _for_caller(self.op, error, dtypes_of)
 
     def of_op(self, op: Op) -> Dispatcher:
         """Create the dispatcher of another op for the same options."""
@@ -245,11 +245,11 @@ def _dispatcher(op: Op, enable_pdl: bool | None, options: tuple[Hashable, ...], 
     try:
         return Dispatcher(op, enable_pdl, {**op.fixed, **op.fields(*options), **further})
     except ValueError as error:
-        raise in_words_of(op, error) from None
+        raise _for_caller(op, error) from None
 
 
-def in_words_of(op: Op, error: Exception, dtypes_of: Mapping[str, str] | None = None) -> Exception:
-    """The error, an argument named as the op's caller knows it.
+def _for_caller(op: Op, error: Exception, dtypes_of: Mapping[str, str] | None = None) -> Exception:
+    """The error, with its argument under the name that the op's caller knows.
 
     Args:
         op: the op.

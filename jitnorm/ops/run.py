@@ -42,7 +42,7 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
     try:
         return _run(dispatcher, named, stream)
     except (TypeError, ValueError) as error:
-        raise dispatcher.in_words(error) from None
+        raise dispatcher.for_caller(error) from None
 
 
 def run_steps(steps: Sequence[Step], named: dict[str, Any], stream: Any) -> dict[str, Any]:

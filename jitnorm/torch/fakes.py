@@ -53,7 +53,7 @@ def fake_outputs(dispatcher: Dispatcher, outputs: Outputs, named: Mapping[str, A
         shapes = [(*leader.shape[:-1], *map(int, leader.shape[-1:])) for leader in leaders]
         made = outputs.of(shapes, framework.dtype_name(leaders[0]))
     except (TypeError, ValueError) as error:
-        raise dispatcher.in_words(error) from None
+        raise dispatcher.for_caller(error) from None
     return {name: framework.empty(shape, dtype, leaders[0]) for name, (shape, dtype) in made.items()}
 
 
@@ -102,7 +102,7 @@ def _check_launch(dispatcher: Dispatcher, named: Mapping[str, Any]) -> None:
     try:
         dispatcher.check(*arguments, *numbers)
     except (TypeError, ValueError) as error:
-        raise dispatcher.in_words(error) from None
+        raise dispatcher.for_caller(error) from None
 
 
 def _hints(sizes: Sequence[Any]) -> tuple[int, ...] | None:

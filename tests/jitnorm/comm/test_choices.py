@@ -1,4 +1,4 @@
-"""How rows come together by what was measured: which entry counts, where methods change, and that all ranks agree."""
+"""How rows are summed according to measurements: which entry counts, where methods change, and that all ranks agree."""
 
 from __future__ import annotations
 
