@@ -92,9 +92,9 @@ def all_reduce_norm_quantize(
     if method == "auto":
         method = workspace.method_of(rows, shape[-1], spec, round_sum)
     _require_method(method, rows, workspace, round_sum)
-    how = "two_shot" if method == "not_fused" else method
+    all_reduce = "two_shot" if method == "not_fused" else method
     return call(
-        workspace, how, input, weight, spec=spec, norm=norm, residual=residual,
+        workspace, all_reduce, input, weight, spec=spec, norm=norm, residual=residual,
         bias=bias, global_scale=global_scale, scale=scale, eps=eps, unit_bias=unit_bias, keep_norm=keep_norm,
         scale_ub=scale_ub, rounding=rounding, round_sum=round_sum, enable_pdl=enable_pdl, stream=stream,
         is_fused=method != "not_fused",

@@ -79,21 +79,21 @@ def require_slots(workspace: Workspace, rows: int) -> None:
 
 
 def call(
-    workspace: Workspace, how: str, input: Any, weight: Any, *, spec: QuantSpec | None, norm: str, residual: Any,
+    workspace: Workspace, all_reduce: str, input: Any, weight: Any, *, spec: QuantSpec | None, norm: str, residual: Any,
     bias: Any, global_scale: Any, scale: Any, eps: float, unit_bias: bool, keep_norm: bool, scale_ub: Any,
     rounding: str, round_sum: bool, enable_pdl: bool | None, stream: Any, is_fused: bool = True,
 ) -> Reduced:  # fmt: skip
     """Make a call whose input is admitted.
 
-    `how` rows are summed is one of `kernels.all_reduce_rules.METHODS`; `is_fused` is that of `launch`; the other
-    arguments are those of `all_reduce_norm_quantize`.
+    `all_reduce` is as in KernelConfig, and `is_fused` as in `launch`; the other arguments are those of
+    `all_reduce_norm_quantize`.
     """
     require_one_of("norm", norm, ("rmsnorm", "layernorm"))
     given = None
     if spec is not None:
         spec, given, scale = with_scales(spec, global_scale, scale)
     dispatcher = rounded_dispatcher(
-        ALL_REDUCE_NORM_QUANTIZE, enable_pdl, rounding, how, workspace.ranks, norm, spec, residual is not None,
+        ALL_REDUCE_NORM_QUANTIZE, enable_pdl, rounding, all_reduce, workspace.ranks, norm, spec, residual is not None,
         unit_bias, bias is not None, keep_norm, scale_ub is not None, weight is not None,
         round_sum,
     )  # fmt: skip
@@ -106,8 +106,8 @@ def call(
         made = framework.call_over_ranks(workspace.name, dispatcher, inputs, eps, stream, is_fused)
     else:
         made = launch(workspace, dispatcher, inputs, eps, stream, is_fused)
-    rows, *others = own_part(workspace, input).shape if how in SCATTERED else input.shape
-    shape = (rows * (workspace.ranks if how == "all_gather" else 1), *others)
+    rows, *others = own_part(workspace, input).shape if all_reduce in SCATTERED else input.shape
+    shape = (rows * (workspace.ranks if all_reduce == "all_gather" else 1), *others)
     out = made["out"] if spec is None else quantized(spec, made, shape)
     return Reduced(out, made["residual_out"], made["y_out"])
 
@@ -131,18 +131,18 @@ def launch(
         all tensors of the call, by name; None for those that it does not use.
     """
     if not is_fused:
-        sums, rest = apart(dispatcher)
+        sums, rest = unfused(dispatcher)
         total = launch(workspace, sums, {"input": inputs["input"]}, eps, stream)["out"]
         return run(rest, _tensors({**inputs, "input": total}, eps), stream)
-    how, input = dispatcher.options["all_reduce"], inputs["input"]
+    all_reduce, input = dispatcher.options["all_reduce"], inputs["input"]
     tensors = {**_tensors(inputs, eps), "whole": None, "workspace": workspace.control(input)}
-    if how not in ("one_shot", "one_shot_scatter", "all_gather"):
+    if all_reduce not in ("one_shot", "one_shot_scatter", "all_gather"):
         tensors["input"] = _in_window(workspace, input, stream)
-    if how in SCATTERED:
+    if all_reduce in SCATTERED:
         tensors["whole"] = tensors["input"]
         tensors["input"] = own_part(workspace, tensors["input"])
-    if how in _KEPT and not (how == "two_shot" and dispatcher.options.get("rounds_sum")):
-        tensors.update(_outputs(workspace, dispatcher, tensors["input"], _KEPT[how]))
+    if all_reduce in _KEPT and not (all_reduce == "two_shot" and dispatcher.options.get("rounds_sum")):
+        tensors.update(_outputs(workspace, dispatcher, tensors["input"], _KEPT[all_reduce]))
     made = run(dispatcher, tensors, stream)
     if workspace.is_synchronous:
         workspace.check()
@@ -156,7 +156,7 @@ def _tensors(inputs: Mapping[str, Any], eps: float) -> dict[str, Any]:
 
 
 @cache
-def apart(dispatcher: Dispatcher) -> tuple[Dispatcher, Dispatcher]:
+def unfused(dispatcher: Dispatcher) -> tuple[Dispatcher, Dispatcher]:
     """The dispatchers of a sum over ranks, which each of them gets rounded, and of what follows the sum."""
     op, pdl, options = dispatcher.op, dispatcher.enable_pdl, dispatcher.options
     if options["all_reduce"] != "two_shot" or not options["rounds_sum"]:

@@ -82,7 +82,7 @@ def reduce_scatter_norm_quantize(
     rows, shape = admitted_shape(input, workspace)
     if method == "auto":
         method = "one_shot" if rows <= workspace.layout.rows else "two_shot"
-    how = "one_shot_scatter" if method == "one_shot" else "reduce_scatter"
+    all_reduce = "one_shot_scatter" if method == "one_shot" else "reduce_scatter"
     if method == "one_shot":
         require_slots(workspace, rows)
     else:
@@ -93,7 +93,7 @@ def reduce_scatter_norm_quantize(
             "more dimensions of which the first is a multiple of the ranks"
         )
     return call(
-        workspace, how, input, weight, spec=spec, norm=norm, residual=residual, bias=bias,
+        workspace, all_reduce, input, weight, spec=spec, norm=norm, residual=residual, bias=bias,
         global_scale=global_scale, scale=scale, eps=eps, unit_bias=unit_bias, keep_norm=keep_norm, scale_ub=scale_ub,
         rounding=rounding, round_sum=round_sum, enable_pdl=enable_pdl, stream=stream,
     )  # fmt: skip

@@ -93,8 +93,8 @@ def _found(config: str, enable_pdl: bool | None, name: str, inputs: Mapping[str,
     for each, tensor in inputs.items():
         if tensor is not None and not {each, _OF_LAYERNORM.get(each)}.intersection(dispatcher.names):
             raise ValueError(f"{each}: is given, but config={config!r} leaves no use for it; pass None")
-    how = dispatcher.options["all_reduce"]
-    admitted_shape(inputs["input"], workspace, workspace.ranks if how == "all_gather" else 1)
+    all_reduce = dispatcher.options["all_reduce"]
+    admitted_shape(inputs["input"], workspace, workspace.ranks if all_reduce == "all_gather" else 1)
     return dispatcher, workspace
 
 

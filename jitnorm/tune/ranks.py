@@ -18,7 +18,7 @@ import numpy as np
 from jitnorm.call_config import config_of_call
 from jitnorm.catalogue.all_reduce import ALL_REDUCE_NORM_QUANTIZE
 from jitnorm.comm import Workspace, all_reduce_norm_quantize
-from jitnorm.comm.calls import apart
+from jitnorm.comm.calls import unfused
 from jitnorm.comm.choices import METHODS, Entry, code_bits, device_name
 from jitnorm.comm.layout import Layout
 from jitnorm.dispatch import rounded_dispatcher
@@ -89,7 +89,7 @@ def _options(spec: QuantSpec | None, ranks: int) -> Iterator[Mapping[str, Any]]:
     one_shot, two_shot = (
         rounded_dispatcher(ALL_REDUCE_NORM_QUANTIZE, None, "once", method, *common) for method in METHODS[:2]
     )
-    yield from (each.options for each in (one_shot, two_shot, *apart(two_shot)))
+    yield from (each.options for each in (one_shot, two_shot, *unfused(two_shot)))
 
 
 def measure(exchange: Exchange, wanted: Wanted, seconds: float, driver: str, date: str) -> list[Entry]:
