@@ -2,7 +2,7 @@
 
     python scripts/fit_schedules.py FILE... [--target sm_90a] [--keep] [--out FILE]
 
-Shows how much longer calls take than by the fastest schedule, by forms fitted without the lengths at which they are
+Shows how much longer calls take than with the fastest schedule, with forms fitted without the lengths at which they are
 judged; `--out` writes the forms fitted to all lengths, by default those that jitnorm ships. With `--keep`, forms that
 jitnorm ships stay where others do not gain 1 or 2 %: they were fitted to other measurements.
 """

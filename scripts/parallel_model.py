@@ -3,9 +3,9 @@
 
     python scripts/parallel_model.py
 
-A transfer takes a time that does not depend on its bytes, a trip, and its bytes over the bandwidth of a GPU's links,
-which lead to all others at once through a switch: both are fitted to kernels that read a peer's matrix once. What a
-kernel does beside is taken to be hidden, so that a prediction is what links allow, not what a kernel takes.
+A transfer takes a fixed time, the trip, plus its bytes divided by the bandwidth of a GPU's links, which lead to all
+others at once through a switch; both are fitted to kernels that read a peer's matrix once. All other work of a kernel
+is assumed to be hidden, so a prediction is what links allow, not what a kernel takes.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def half(machine: Machine, rows: int, gathered: float = 1) -> float:
 
 
 def two_shot(machine: Machine, rows: int, gathered: float) -> float:
-    """Every rank reads its share of all matrices, and sends what comes of it, `gathered` times as many bytes."""
+    """Every rank reads its share of all matrices, and sends the result, `gathered` times as many bytes."""
     return half(machine, rows) + half(machine, rows, gathered)
 
 

@@ -1,1 +1,1 @@
-"""jitnorm.comm on all ranks of a machine: how long calls take, and what random calls, skew and failures do to it."""
+"""jitnorm.comm on all ranks of a machine: how long calls take; how it copes with random calls, skew and failures."""

@@ -1,11 +1,11 @@
-"""Measures the fused call across ranks beside what else computes the same, and beside what the links allow.
+"""Measures the fused call across ranks, alternatives that compute the same, and bounds set by the links.
 
     scripts/comm_bench [--seconds S] [--formats NAME ...] [--rows N ...] [--random N] [--out FILE]
 
-Ranks are processes, of which each has a GPU; CUDA graphs hold the calls. A time is that of the slowest rank, the median
-of several replays, in microseconds a call. Ranks begin a replay together: their streams sleep until it is queued, and
-meet. What reads a peer's matrix is checked to: it changes before a last replay, and the result must be of the new one.
-Every wait is bounded, and the processes are killed when their time is over.
+Ranks are processes, each with a GPU; CUDA graphs hold the calls. A time is the median of several replays on the slowest
+rank, in microseconds per call. Ranks begin a replay together: their streams sleep until it is queued, and meet. Calls
+that read a peer's matrix are checked to do so: the matrix changes before a last replay, and the result must be that of
+the new one. Every wait is bounded, and the processes are killed when their time is over.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from comm.devices import Device
 from jitnorm.tune.processes import Exchange, run_ranks
 
 if TYPE_CHECKING:
-    from comm.contenders import Call, Setting  # which import torch: only ranks do
+    from comm.contenders import Call, Setting  # these import torch, which only ranks need
 
 ROWS, HIDDEN_SIZE = (1, 16, 64, 512, 4096, 16384), 7168
 _HIDDEN_SIZES = (2048, 2880, 4096, 5120, 6144, 7168, 8192)
@@ -55,7 +55,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Figure:
-    """Microseconds of each contender by name, None of those that did not run; and why they did not."""
+    """Microseconds of each contender by name, None for those that did not run, with the reason."""
 
     rows: int
     hidden_size: int
@@ -65,7 +65,7 @@ class Figure:
 
 
 def measure(exchange: Exchange, options: Options) -> tuple[dict[str, str], list[Figure]]:
-    """On each rank: all contenders at all shapes, as far as the time goes; rank 0 prints them."""
+    """Measure all contenders at all shapes that the time allows, on each rank; rank 0 prints the figures."""
     from comm.contenders import Setting, contenders
 
     end = time.monotonic() + options.seconds
@@ -97,14 +97,14 @@ def measure(exchange: Exchange, options: Options) -> tuple[dict[str, str], list[
 
 
 def _sets(size: float) -> int:
-    """Over how many sets of three matrices calls go that should not find them in the L2 cache."""
+    """How many sets of three matrices calls need, so that they do not find them in the L2 cache."""
     return max(1, min(_MOST_SETS, math.ceil(4 * _L2_BYTES / (3 * size))))
 
 
 def _time(
     device: Device, exchange: Exchange, setting: Setting, calls_of: Callable[[Setting], Iterable[Call]]
 ) -> tuple[float | None, str]:
-    """Microseconds a call takes on the slowest rank; or why there are none."""
+    """Microseconds per call on the slowest rank; or why there are none."""
     estimate = 5 + setting.rows * setting.hidden_size / 100e3
     rounds = max(1, math.ceil(_GRAPH_MICROSECONDS / estimate / setting.sets)) if device.is_gpu else 1
     problem = ""
@@ -132,7 +132,7 @@ def _time(
 def reads_memory(
     calls: list[Any], exchange: Exchange, synchronize: Callable[[], None], replay: Callable[[], float]
 ) -> bool:
-    """Whether calls that claim to read peers' memory get what these have put there since the last replay."""
+    """Whether calls that claim to read peers' memory see what the peers have written since the last replay."""
     reads = [call for call in calls if hasattr(call, "refill")]
     for seed, call in enumerate(reads):
         call.refill(seed)
@@ -140,12 +140,12 @@ def reads_memory(
     exchange(b"")
     replay()
     synchronize()
-    exchange(b"")  # nobody puts other values there before all have read
+    exchange(b"")  # no rank writes other values before all have read
     return all(call.has_read(seed) for seed, call in enumerate(reads))
 
 
 def table(figures: list[Figure], header: bool = True) -> str:
-    """The figures as lines of Markdown, with what they say about the fused call."""
+    """The figures as lines of Markdown, with a verdict on the fused call."""
     names = [*figures[0].times]
     titles = ["rows", "hidden", "format", *names, "over peer read", "not fused / fused", "best other / fused"]
     lines = [_line(titles), "|" + " --- |" * len(titles)] if header else []
@@ -173,7 +173,7 @@ def verdict(figure: Figure) -> tuple[str, str, str]:
 
 
 def shapes_of(rows: list[int], count: int, seed: int) -> tuple[tuple[int, int], ...]:
-    """The shapes to measure: rows of the usual width, and so many random ones."""
+    """The shapes to measure: rows of the usual width, and the requested number of random shapes."""
     chance = random.Random(seed)
     drawn = [(int(2 ** chance.uniform(0, 13)), chance.choice(_HIDDEN_SIZES)) for _ in range(count)]
     return (*((each, HIDDEN_SIZE) for each in rows), *drawn)

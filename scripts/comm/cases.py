@@ -1,4 +1,4 @@
-"""Random calls across ranks, and what each rank must get: computed on the CPU, from the sum that NumPy makes."""
+"""Random calls across ranks, and the results that each rank must get: computed on the CPU from NumPy's sum."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 6e4, -1e-7)
 
 @dataclass(frozen=True)
 class Config:
-    """Options that a kernel is compiled for, by names of this module."""
+    """The options that a kernel is compiled for, by the names of this module."""
 
     spec: str
     norm: str
@@ -50,7 +50,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Case:
-    """A call: all of it follows from these values on every rank.
+    """A call, which follows entirely from these values, on every rank.
 
     Attributes:
         rows: of the input of each rank.
@@ -63,11 +63,11 @@ class Case:
     seed: int
 
     def all_rows(self, ranks: int) -> int:
-        """Rows that all ranks together have normalized."""
+        """The number of rows that all ranks together normalize."""
         return self.rows * (ranks if self.config.method == "all_gather" else 1)
 
     def inputs(self, ranks: int) -> dict[str, Any]:
-        """The tensors by name; of the input, that of each rank."""
+        """The tensors by name; for the input, one per rank."""
         numbers, config = np.random.default_rng(self.seed), self.config
         shape = (self.rows, config.hidden_size)
         weight = numbers.uniform(0.5, 1.5, config.hidden_size).astype(np.float32)
@@ -80,12 +80,12 @@ class Case:
         }
 
     def rows_of(self, rank: int, ranks: int) -> slice:
-        """Rows of all that are a rank's own, where ranks divide them."""
+        """The rows that belong to a rank, where ranks divide all of them."""
         count = -(-self.all_rows(ranks) // ranks)
         return slice(rank * count, (rank + 1) * count)
 
     def tensors_of(self, tensors: dict[str, Any], rank: int, ranks: int) -> dict[str, Any]:
-        """Tensors that a rank passes, out of those of all."""
+        """The tensors that a rank passes, out of those of all ranks."""
         own = {**tensors, "input": tensors["input"][rank]}
         if self.config.has_residual and self.config.method in (*SCATTERED, "all_gather"):
             own["residual"] = tensors["residual"][self.rows_of(rank, ranks)]
@@ -128,7 +128,7 @@ def draw_case(chance: random.Random, config: Config, dtype: str) -> Case:
 
 
 def expected(case: Case, tensors: dict[str, Any], rank: int, ranks: int) -> dict[str, NDArray[Any]]:
-    """Results that a rank gets, by name; of a residual that is sharded, all rows."""
+    """The results that a rank gets, by name; for a sharded residual, all rows."""
     config, dtype = case.config, DTYPES[case.dtype]
     own = case.rows_of(rank, ranks) if config.method == "all_gather" else slice(None)
     with np.errstate(all="ignore"):
@@ -189,7 +189,7 @@ def call(case: Case, tensors: dict[str, Any], workspace: jitnorm.comm.Workspace)
 
 
 def differences(found: dict[str, NDArray[Any]], wanted: dict[str, NDArray[Any]]) -> list[str]:
-    """Differences in words; NaNs are alike."""
+    """The differences in words; all NaNs count as equal."""
     problems = [f"{name} is {'missing' if name in wanted else 'new'}" for name in found.keys() ^ wanted.keys()]
     for name in found.keys() & wanted.keys():
         got, want = np.ascontiguousarray(found[name]), np.ascontiguousarray(wanted[name])

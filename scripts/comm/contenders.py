@@ -1,4 +1,4 @@
-"""Contenders: the fused call, what else computes the same, and the bounds that links and memory set.
+"""Contenders: the fused call, alternatives that compute the same, and bounds set by links and memory.
 
 Each contender makes calls of its own tensors, of which there are as many sets as the setting says, so that inputs do
 not come from the L2 cache.
@@ -53,13 +53,13 @@ class Setting:
 
     @property
     def own_rows(self) -> slice:
-        """The rows of this rank, where all divide them; the last ones may have fewer."""
+        """The rows of this rank, where ranks divide them; the last ranks may have fewer."""
         each = -(-self.rows // self.ranks)
         return slice(self.device.rank * each, (self.device.rank + 1) * each)
 
     @property
     def equal_rows(self) -> slice:
-        """The same where each has as many."""
+        """The rows of this rank, where all have the same number."""
         if self.rows % self.ranks:
             raise NotImplementedError(f"{self.rows} rows are not divided alike by {self.ranks} ranks")
         return self.own_rows
@@ -94,13 +94,13 @@ class Setting:
         return (self.device.rank + 1) % self.ranks
 
     def of_peers(self) -> Iterable[tuple[Any, Any]]:
-        """Each set's matrix, and that of the next rank, as this one sees it."""
+        """Each set's matrix, and the next rank's as this rank sees it."""
         for own in self.shared:
             memory = symmetric.rendezvous(own, self.device.group())
             yield own, memory.get_buffer(self.next_rank, self.shape, torch.bfloat16)
 
     def add_norm(self, rows: slice = slice(None)) -> Callable[[Any], object]:
-        """Make what follows a sum over ranks of some rows that is not fused, with a residual of its own."""
+        """Make the call that follows an unfused sum of some rows over ranks, with its own residual."""
         residual, weight = self.new()[rows], self.weight
         if self.format == "none":
             return lambda x: jitnorm.add_rmsnorm(x, residual, weight)
@@ -127,7 +127,7 @@ def fused(method: str, round_sum: bool, s: Setting) -> Iterable[Call]:
 
 
 def scattered(s: Setting) -> Iterable[Call]:
-    """jitnorm's reduce-scatter with what follows it, of an input in the workspace."""
+    """jitnorm's reduce-scatter and what follows, of an input in the workspace."""
     residual = s.new()[s.own_rows]
     for _ in range(s.sets):
         x = s.workspace.empty(*s.shape, library="torch").copy_(s.new())
@@ -192,11 +192,11 @@ class PeerRead:
         torch.neg(self.peer, out=self.out)  # copy_ could run on a copy engine
 
     def refill(self, seed: int) -> None:
-        """Put other values into the own matrix."""
+        """Write other values to this rank's matrix."""
         self.own.copy_(self._values(self.rank, seed))
 
     def has_read(self, seed: int) -> bool:
-        """Whether every byte of the result is of the values that the peer has put there since."""
+        """Whether every byte of the result comes from the values that the peer has written since."""
         return bool(torch.equal(self.out, -self._values(self.of, seed)))
 
     def _values(self, rank: int, seed: int) -> Any:

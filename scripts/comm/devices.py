@@ -1,4 +1,4 @@
-"""Where a rank's tensors lie: NumPy's on the CPU, torch's on the GPU of the rank's number."""
+"""The device of a rank's tensors: NumPy's on the CPU, torch's on the GPU with the rank's number."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Device:
             self._torch.cuda.synchronize()
 
     def captured(self, calls: list[Callable[[], object]], rounds: int) -> Callable[[], float]:
-        """Make a function of so many rounds of the calls, on a GPU of a graph, that returns their microseconds."""
+        """Make a function that runs rounds of the calls, on a GPU as a graph, and returns their microseconds."""
 
         def work() -> None:
             for _ in range(rounds):
@@ -116,5 +116,5 @@ class Device:
         return {"device": torch.cuda.get_device_name(), **versions, **WITHOUT_MULTICAST}
 
     def agree(self, is_wanted: bool) -> bool:
-        """Whether any rank wants it; all ranks ask at once."""
+        """Whether any rank wants something; all ranks ask at once."""
         return b"1" in self._exchange(b"1" if is_wanted else b"0")

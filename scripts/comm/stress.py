@@ -2,8 +2,8 @@
 
     scripts/comm_stress [TRIAL ...] [--device cuda] [--ranks N] [--seconds S] [--seed N]
 
-Trials are bits, skew, killed and disagree; all by default. Ranks are processes, of which each has a GPU. A line a trial
-says what was done; the exit status is 1 if something was wrong.
+Trials are bits, skew, killed and disagree; all by default. Ranks are processes, each with a GPU. Prints a line for each
+trial; the exit status is 1 if something was wrong.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A call with its rank's tensors on the device, and what it must give."""
+    """A call with its rank's tensors on the device, and the results that it must give."""
 
     case: Case
     tensors: dict[str, Any]
@@ -80,14 +80,14 @@ class Prepared:
         return [f"{self.case}: {problem}" for problem in differences(got, wanted)]
 
     def own_part(self, found: dict[str, Any], device: Device, workspace: Any) -> dict[str, Any]:
-        """Results without rows that are other ranks'."""
+        """The results without the rows of other ranks."""
         if self.case.config.method != "sharded":
             return found
         return {**found, "residual_out": found["residual_out"][self.case.rows_of(device.rank, workspace.ranks)]}
 
 
 def bits(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
-    """Random calls give the bytes that the CPU computes from NumPy's sum."""
+    """Check that random calls give the bytes that the CPU computes from NumPy's sum."""
     device, chance = Device(options.device, exchange, options.memory), random.Random(options.seed)
     workspaces = {
         dtype: device.workspace(MAX_ROWS, MAX_HIDDEN, dtype, _DEADLINE, MAX_ROWS)
@@ -104,7 +104,7 @@ def bits(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
 
 
 def skew(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
-    """Calls follow each other without a pause, while ranks sleep at random."""
+    """Make calls without a pause, while ranks sleep at random."""
     device, chance = Device(options.device, exchange, options.memory), random.Random(options.seed)
     workspace = device.workspace(MAX_ROWS, PLAIN.hidden_size, "bfloat16", _DEADLINE)
     prepared = [
@@ -142,7 +142,7 @@ def _loop(device: Device, workspace: Any, prepared: list[Prepared], chance: rand
 def _graphs(
     device: Device, workspace: Any, prepared: list[Prepared], chance: random.Random, own: random.Random
 ) -> Batch:
-    """Graphs of a hundred calls with kernels between them that sleep, and of a comparison of what they gave."""
+    """Graphs of a hundred calls with sleeping kernels in between, and of a comparison of their results."""
     import torch
 
     wrong = torch.zeros((), dtype=torch.int64, device="cuda")
@@ -181,7 +181,7 @@ def _graphs(
 
 
 def killed(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
-    """The last rank is killed amid calls. The others hear of it, and whose fault it was."""
+    """Kill the last rank in the middle of calls; the others must get an error that names it."""
     device, last = Device(options.device, exchange, options.memory), exchange.ranks - 1
     workspace = device.workspace(MAX_ROWS, PLAIN.hidden_size, "bfloat16", _SHORT)
     prepared = Prepared.of(Case(PLAIN, "bfloat16", 4, "normal", options.seed), device, options.ranks)
@@ -211,7 +211,7 @@ def _refusal(prepared: Prepared, workspace: Any) -> list[str]:
 
 
 def disagree(exchange: Exchange, options: Options) -> tuple[str, list[str]]:
-    """Rank 0 makes another call than the others. All hear of it, and can go on after a reset."""
+    """Have rank 0 make a different call; all ranks must get an error, and continue after a reset."""
     device = Device(options.device, exchange, options.memory)
     workspace = device.workspace(MAX_ROWS, 2048, "bfloat16", _SHORT)
     good = Case(PLAIN, "bfloat16", 4, "normal", options.seed)
@@ -249,7 +249,7 @@ TRIALS = {"bits": bits, "skew": skew, "killed": killed, "disagree": disagree}
 
 
 def run(name: str, options: Options) -> tuple[str, list[str]]:
-    """Run a trial: what it did, and what was wrong on any rank."""
+    """Run a trial; return what it did, and what was wrong on any rank."""
     outcomes = run_ranks(options.ranks, TRIALS[name], options, seconds=options.seconds + _MARGIN)
     if name == "killed":
         *outcomes, last = outcomes

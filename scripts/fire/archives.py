@@ -1,4 +1,4 @@
-"""Archives that are damaged at random: an import adds whole entries or nothing."""
+"""Archives that are damaged at random: an import adds all entries whole, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clocks that jump, and times of files in the past and the future: answers and waits do not depend on them."""
+"""Clocks that jump, and file times in the past and the future: neither answers nor waits depend on them."""
 
 from __future__ import annotations
 

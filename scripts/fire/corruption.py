@@ -1,4 +1,4 @@
-"""Files of the cache that are damaged at random: entries are found out and rebuilt, everything else is a hint."""
+"""Files of the cache that are damaged at random: entries are detected and rebuilt, all other files are hints."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def damage(path: Path, chance: random.Random) -> None:
 
 
 def damaged(data: bytes, chance: random.Random) -> bytes:
-    """Bytes that some others may have become."""
+    """Bytes as damage may leave them."""
     at = chance.randrange(len(data) + 1)
     kind = chance.randrange(6)
     if kind == 0:

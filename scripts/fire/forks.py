@@ -1,4 +1,4 @@
-"""Forks and exits amid builds by threads: child and parent go on, and no lock outlives its holder."""
+"""Forks and exits while threads build: child and parent continue, and no lock outlives its holder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fire.trial import SLACK_SECONDS, Trial, artifact_of
 
 
 def attack(trial: Trial) -> None:
-    """Four threads build while the process forks; each child builds, too, and ends in some way."""
+    """Four threads build while the process forks; each child also builds, then ends in one of several ways."""
     store, keys = Store(trial.root), [trial.key() for _ in range(6)]
     pause = trial.chance.choice([0, 0.005, 0.02])
     errors: list[BaseException] = []
@@ -30,7 +30,7 @@ def attack(trial: Trial) -> None:
     for thread in threads:
         thread.start()
     for _ in range(3):
-        time.sleep(trial.chance.uniform(0, 0.03))  # the moment of the fork is what is tried
+        time.sleep(trial.chance.uniform(0, 0.03))  # the trial varies the moment of the fork
         with trial.bounded(10):
             _fork(trial, store, keys)
     with trial.bounded(10):
@@ -52,7 +52,7 @@ def _fork(trial: Trial, store: Store, keys: list[str]) -> None:
             if ending == "kill" and status == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             os._exit(status)
-    if ending == "none":  # killed whatever it does
+    if ending == "none":  # killed in any case
         time.sleep(trial.chance.uniform(0, 0.02))
         os.kill(child, signal.SIGKILL)
     end = time.monotonic() + 10 + SLACK_SECONDS

@@ -1,4 +1,4 @@
-"""Other users, open modes, links and pipes in the cache: nothing of theirs is loaded, and an error tells the remedy."""
+"""Other users, open modes, links and pipes in the cache: no foreign code is loaded, and an error names the remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STRANGER = 65534
 
 
 def attack(trial: Trial) -> None:
-    """One change on the way to an entry that holds a stranger's code."""
+    """One change on the path to an entry, which then leads to a stranger's code."""
     store, key = Store(trial.root), trial.key()
     store.publish(key, artifact_of(key))
     entry = store.layout.entry(key)

@@ -1,4 +1,4 @@
-"""System calls that fail, one at a time, by a library that is preloaded: the artifact is right all the same."""
+"""System calls that a preloaded library makes fail, one at a time: the artifact is right nevertheless."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def attack(trial: Trial) -> None:
 
 
 def _provoke(root: str, seed: int) -> None:
-    """Ask again and again, with a fault each time; say how many happened."""
+    """Ask repeatedly, with a fault each time; return how many occurred."""
     arm = ctypes.CDLL(None).fire_arm
     arm.restype, arm.argtypes = ctypes.c_long, (ctypes.c_long, ctypes.c_int)
     chance, happened = random.Random(seed), 0
     store = Store(Path(root))
     keys = [f"{chance.getrandbits(256):064x}" for _ in range(_ROUNDS)]
-    for key in keys[:2]:  # what is imported late is imported now
+    for key in keys[:2]:  # imports what would otherwise be imported late
         store.publish(key, artifact_of(key))
         assert store.load(key) == artifact_of(key)
     for _ in range(_ROUNDS):

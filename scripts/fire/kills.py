@@ -1,4 +1,4 @@
-"""Builders killed at random moments: entries are whole or absent, and the next caller need not wait."""
+"""Builders that are killed at random moments: entries are whole or absent, and the next caller need not wait."""
 
 from __future__ import annotations
 

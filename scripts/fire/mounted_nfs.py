@@ -21,7 +21,7 @@ from fire.mounts import Host, Mounts, mounted
 from fire.trial import PROCESS_SECONDS, Trial, artifact_of
 
 _TIMEOUT = 1.0  # for each of the two locks
-_STORM_TIMEOUT = 30.0  # so that nobody builds for want of patience
+_STORM_TIMEOUT = 30.0  # so that no process builds because it waited too long
 _BUILD_SECONDS = 0.05
 _CALLERS = 2  # of each host
 _TROUBLES = 6
@@ -45,7 +45,7 @@ def attack(trial: Trial) -> None:
 def _storm(trial: Trial, mounts: Mounts, keys: list[str]) -> None:
     """Processes of both hosts ask for the same keys at once; each is built once, or once on each host.
 
-    The latter where a host does not see the locks of the other, or only later what it has published.
+    Once on each host if it does not see the other's locks, or sees what the other published only later.
     """
     log = trial.folder / "builds"
     log.touch()

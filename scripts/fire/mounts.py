@@ -88,7 +88,7 @@ class Mounts:
         _await(lambda: _listens("server"), "the server does not answer")
 
     def kill_server(self) -> None:
-        """End the server without notice. Those who have asked it something wait until there is one again."""
+        """Kill the server; processes with pending requests wait until it is started again."""
         if self._server is not None:
             self._server.kill()
             self._server.wait()
@@ -121,7 +121,7 @@ class Mounts:
             _await(lambda host=host: os.path.ismount(host.folder), f"{host.name} has not mounted the export")  # type: ignore[misc]
 
     def lose(self, host: Host) -> None:
-        """Have a host crash: the server does not hear from it again."""
+        """Make a host crash: the server does not hear from it again."""
         self._clients[host.name].kill()
         self._clients[host.name].wait()
 

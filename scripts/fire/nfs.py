@@ -1,4 +1,4 @@
-"""A file system that answers as NFS does, by a library that is preloaded: lost answers, stale and renamed files."""
+"""A file system that a preloaded library makes behave like NFS: lost answers, stale and renamed files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def attack(trial: Trial) -> None:
 
 
 def _use(root: str, keys: list[str], seed: int) -> None:
-    """Use a cache at random; say how much happened that does not on local disks."""
+    """Use a cache at random; return how many events occurred that local disks do not have."""
     nfs = ctypes.CDLL(None).fire_nfs
     nfs.restype, nfs.argtypes = ctypes.c_long, (ctypes.c_uint, ctypes.c_uint)
     chance, store = random.Random(seed), Store(Path(root))

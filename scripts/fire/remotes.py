@@ -17,7 +17,7 @@ from fire.trial import Trial, artifact_of, evil
 
 
 def attack(trial: Trial) -> None:
-    """A server whose every answer is another, asked for four artifacts by as many processes' tiers."""
+    """A server that answers each request differently, asked for four artifacts by the tiers of four processes."""
     timeout, keys = trial.chance.uniform(0.2, 0.6), [trial.key() for _ in range(4)]
     chance = random.Random(trial.chance.getrandbits(32))
 

@@ -1,8 +1,8 @@
-"""Runs trials of attacks for a while, each in a process of its own, and prints what came of them.
+"""Runs trials of attacks for a while, each in a separate process, and prints the outcomes.
 
     scripts/under_fire SEED SECONDS [ATTACK ...]
 
-A trial depends on the seed, the attack and its number alone, but for what the machine schedules. The exit status is 1
+A trial depends only on the seed, the attack and its number, apart from scheduling by the machine. The exit status is 1
 if any failed; a failure prints the command that repeats it.
 """
 
@@ -30,7 +30,7 @@ ATTACKS = (
     "storm", "kills", "stopped", "io_errors", "full_disk", "hostile", "corruption", "toctou", "archives", "remotes",
     "signatures", "forks", "clock", "nfs", "mounted_nfs",
 )  # fmt: skip
-# A trial that takes longer hangs: every bound in it is shorter.
+# A trial that takes longer hangs: every bound within it is shorter.
 TRIAL_SECONDS = 180.0
 _ENOUGH = 3  # failures of an attack after which it is not tried again
 
@@ -61,7 +61,7 @@ def main() -> int:
     end = time.monotonic() + chosen.seconds
     for number in range(chosen.first, chosen.first + chosen.trials):
         for name, tally in tallies.items():
-            # All are tried once, however short the time is.
+            # Every attack is tried once, however short the time.
             if number == chosen.first or time.monotonic() < end:
                 _try(name, chosen.seed, number, tally)
         if time.monotonic() >= end:
@@ -101,7 +101,7 @@ def _try(name: str, seed: int, number: int, tally: Tally) -> None:
 
 
 def _in_a_process(folder: Path, name: str, seed: str) -> dict[str, object]:
-    """The outcome of a trial, whose process and everything that it started are gone then."""
+    """The outcome of a trial, after whose end its process and everything that it started are gone."""
     answer, report = folder / "answer", folder / "report"
     attack: Callable[[Trial], None] = import_module(f"fire.{name}").attack
     sys.stdout.flush()
@@ -133,7 +133,7 @@ def _in_a_process(folder: Path, name: str, seed: str) -> dict[str, object]:
 
 
 def _settle(folder: Path, report: Path) -> None:
-    """Give the process a home and a place for temporary files that are empty and must stay so."""
+    """Give the process an empty home and temporary folder, which must stay empty."""
     (folder / "outside").mkdir()
     for variable in [name for name in os.environ if name.startswith("JITNORM_")]:
         del os.environ[variable]

@@ -1,4 +1,4 @@
-"""Shared folders with signatures that are wrong in some way: only what a trusted key has signed is loaded."""
+"""Shared folders with wrong signatures of several kinds: only entries signed by a trusted key are loaded."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def attack(trial: Trial) -> None:
 
 
 def _put_an_old_list_back(trial: Trial, lists: SigningKey) -> None:
-    """A tier whose revocation list is exchanged at random for an earlier or a damaged one, and processes that ask."""
+    """Processes that ask a tier whose revocation list is replaced at random by an earlier or a damaged one."""
     from jitnorm.cache.revocation import RevocationList, revoke
     from jitnorm.cache.signature import TrustedKeys
 

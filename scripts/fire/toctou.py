@@ -1,4 +1,4 @@
-"""Folders and files that are exchanged while they are read: what was checked is what is loaded."""
+"""Folders and files that are exchanged while they are read: only checked bytes are loaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOADS = 60
 
 
 def attack(trial: Trial) -> None:
-    """A thread exchanges a place on the way to an entry for a stranger's, back and forth, during sixty loads."""
+    """A thread exchanges a component of the path to an entry for a stranger's, back and forth, during sixty loads."""
     store, key = Store(trial.root), trial.key()
     store.publish(key, artifact_of(key))
     entry = store.layout.entry(key)

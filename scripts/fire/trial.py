@@ -1,4 +1,4 @@
-"""One trial of an attack: its folder, its chance, and the invariants that every attack ends with."""
+"""One trial of an attack: its folder, its random numbers, and the invariants that hold after every attack."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from jitnorm.cache.check import verify
 from jitnorm.cache.space import prune
 
 WORKER = Path(__file__).parents[2] / "tests" / "cache" / "worker.py"
-# What a wait may take beyond its bound on a machine with more work than cores.
+# How much longer than its bound a wait may take on a machine with more work than cores.
 SLACK_SECONDS = 8.0
-# How long a process that the trial starts may take; more than any bound, so that it shows what hangs.
+# How long a process that the trial starts may take: more than any bound, so only a process that hangs exceeds it.
 PROCESS_SECONDS = 120.0
 
 
@@ -58,18 +58,18 @@ class Trial:
 
     @contextlib.contextmanager
     def bounded(self, seconds: float) -> Iterator[None]:
-        """Measure a wait, which must not last longer than its bound."""
+        """Measure a wait, which must not exceed its bound."""
         began = time.monotonic()
         yield
         self.note_wait(time.monotonic() - began, seconds)
 
     def note_wait(self, waited: float, seconds: float) -> None:
-        """Note a wait, which must not have lasted longer than its bound."""
+        """Record a wait, which must not have exceeded its bound."""
         self.waits.append(waited)
         assert waited <= seconds + SLACK_SECONDS, f"waited {waited:.1f} s; the bound is {seconds:g} s"
 
     def ask(self, cache: Store | Cache, key: str, *, timeout: float = 5.0, bound: float | None = None) -> None:
-        """Ask for an artifact: it must be the right one, or an error that the page on errors has."""
+        """Ask for an artifact: the answer must be the right one, or an error from docs/errors.md."""
         cache = Cache(cache) if isinstance(cache, Store) else cache
         with self.bounded(2 * timeout if bound is None else bound):
             try:

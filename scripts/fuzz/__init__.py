@@ -1,1 +1,1 @@
-"""Differential fuzzing of calls: random ones, compared with the reference byte for byte, between guard bytes."""
+"""Differential fuzzing: random calls on tensors between guard bytes, compared with the reference byte for byte."""

@@ -30,7 +30,7 @@ Places = tuple[tuple[str, Place], ...]
 
 @dataclass(frozen=True)
 class Config:
-    """The choices that a kernel is compiled for, but for strides and alignment.
+    """The choices that a kernel is compiled for, except strides and alignment.
 
     Attributes:
         op: one of `OPS`.
@@ -76,7 +76,7 @@ class Case:
 
 
 def draw_config(chance: random.Random) -> Config:
-    """Any kernel."""
+    """Draw the choices of a kernel."""
     name = chance.choice(list(OPS))
     choices = tuple((option, chance.choice(values)) for option, values in OPS[name].options.items())
     sizes = BLOCK_SIZES if "spec" in OPS[name].options else _SIZES
@@ -84,14 +84,14 @@ def draw_config(chance: random.Random) -> Config:
 
 
 def draw_places(config: Config, chance: random.Random) -> Places:
-    """Where the tensors of some calls lie: aligned and dense, or one element off, or with gaps."""
+    """Draw where the tensors of some calls are: aligned and dense, one element off, or with gaps."""
     ways = (Place(), Place(0, 1), Place(16, 0), Place(1, 0), Place(0, 0, 1))
     way = chance.choice(ways)
     return tuple((name, way) for name in OPS[config.op].tensors if chance.random() < 0.8)
 
 
 def draw_case(config: Config, places: Places, frameworks: tuple[str, ...], chance: random.Random) -> Case:
-    """Any call of a kernel, of tensors that lie so."""
+    """Draw a call of a kernel, with its tensors in these places."""
     return Case(
         config,
         chance.choice(_LEADING),

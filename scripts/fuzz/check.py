@@ -1,4 +1,4 @@
-"""Makes a call and compares every byte that it can have written with the reference's."""
+"""Makes a call, and compares every byte that it can have written with the reference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAKE = {"numpy": np.asarray, "torch": to_torch, "cuda": to_torch_cuda, "tvm_ffi
 
 
 class Mismatch(AssertionError):  # noqa: N818 - named as what it is
-    """A call has given other bytes than the reference, or written where it must not."""
+    """A call gave other bytes than the reference, or wrote where it must not."""
 
 
 def check(case: Case) -> None:
@@ -50,7 +50,7 @@ def check(case: Case) -> None:
         fields = encoding_of(wanted.pop("encoded"), choices)
         _compare_encoding(case, q, fields)
         if case.gives_outputs:
-            # Once more, into tensors between guard bytes; what is written in place is there again.
+            # Once more, into tensors between guard bytes, with the original contents of those written in place.
             again = {name: guarded(array, places.get(name, Place()), case.framework) for name, array in arrays.items()}
             outputs = _outputs_like(case, q, fields)
             made = {**again, **outputs}
@@ -100,7 +100,7 @@ def _compare_encoding(case: Case, q: Any, fields: dict[str, Array]) -> None:
 
 
 def _outputs_like(case: Case, q: Any, fields: dict[str, Array]) -> dict[str, Guarded]:
-    """Codes and found scales to write into, of the shapes of those that were allocated."""
+    """Codes and computed scales to write to, with the shapes of the allocated ones."""
     spec = KINDS[dict(case.config.choices)["spec"]]
     found = {"data": q.data}
     if "scale" in fields:

@@ -30,7 +30,7 @@ class Guarded:
     address: int | None
 
     def holds(self, expected: NDArray[Any] | None) -> str:
-        """The fault if the tensor must hold that, or None for what it held, and nothing around it may change."""
+        """The fault unless the tensor holds these values (None: its old ones) and nothing around it has changed."""
         before = self.placed
         wanted = before.buffer.copy()
         if expected is not None:

@@ -1,4 +1,4 @@
-"""The ops that are fuzzed: what each takes, how it is called, and what the reference gives."""
+"""The ops that are fuzzed: the arguments of each, its call, and the reference's result."""
 
 from __future__ import annotations
 

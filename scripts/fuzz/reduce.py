@@ -1,4 +1,4 @@
-"""Makes a failing case as small as it still fails, and prints it as a test."""
+"""Reduces a failing case as long as it still fails, and prints it as a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fuzz.case import Case, Place
 
 
 def reduced(case: Case, fails: Callable[[Case], bool]) -> Case:
-    """The smallest case that is found by one simplification after another."""
+    """The smallest failing case that can be reached by one simplification after another."""
     while (smaller := next((each for each in _simpler(case) if fails(each)), None)) is not None:
         case = smaller
     return case
@@ -26,7 +26,7 @@ def as_test(case: Case, problem: str) -> str:
 
 
 def _simpler(case: Case) -> Iterator[Case]:
-    """Cases that are simpler in one way, the simplest first. The kernel stays: another has to be compiled."""
+    """Cases that are simpler in one way, the simplest first, with the same kernel: another must be compiled."""
     plain: dict[str, object] = {
         "leading": (1,),
         "framework": "numpy",

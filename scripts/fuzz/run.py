@@ -2,8 +2,8 @@
 
     scripts/fuzz_calls SEED CALLS [--device cuda] [--kernels N] [--seconds S] [--workers N]
 
-Compiling takes most of the time, so that a run draws some kernels and makes many calls of each. What it draws depends
-on SEED, CALLS and N alone. The exit status is 1 if a call failed.
+Compiling takes most of the time, so a run draws some kernels and makes many calls of each. The draw depends only on
+SEED, CALLS and N. The exit status is 1 if a call failed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fuzz.reduce import as_test, reduced
 
 FRAMEWORKS = {"cpu": ("numpy", "torch", "tvm_ffi"), "cuda": ("cuda",)}
 _ENOUGH = 5
-# Each way in which tensors can lie is a kernel of its own: so many of a configuration are compiled.
+# Each placement of the tensors requires its own kernel; so many are compiled for each configuration.
 _PLACES = 4
 
 

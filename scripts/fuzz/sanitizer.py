@@ -1,4 +1,4 @@
-"""AddressSanitizer, in processes that have it: nothing around tensors may even be read."""
+"""AddressSanitizer, in processes that have it: memory around tensors may not even be read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROCESS = ctypes.CDLL(None)
 
 @contextlib.contextmanager
 def kept_to(tensors: Iterable[Guarded]) -> Iterator[None]:
-    """Have any access to the memory around tensors end the process, where AddressSanitizer watches it."""
+    """Make any access to the memory around tensors end the process, if AddressSanitizer is active."""
     if not hasattr(_PROCESS, "__asan_poison_memory_region"):
         yield
         return

@@ -1,4 +1,4 @@
-"""Tests that want a GPU of Blackwell's: on others they find one, and on a machine without, ``cuda`` is the CPU."""
+"""Devices for tests that need a Blackwell GPU: other GPUs pose as one; without a GPU, ``cuda`` is the CPU."""
 
 from __future__ import annotations
 

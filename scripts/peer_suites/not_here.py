@@ -1,4 +1,4 @@
-"""Stands for what a peer has and jitnorm has not."""
+"""Stand-ins for names that a peer has and jitnorm lacks."""
 
 from __future__ import annotations
 

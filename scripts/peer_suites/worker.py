@@ -25,7 +25,7 @@ _DETAILS = 6000  # of a CUDA error, its last characters
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the tests that are this process's, and write their outcomes; not 0 where others may be left."""
+    """Run the tests that are this process's, and write their outcomes; not 0 if others may be left."""
     peer = PEERS[options.peer]
     install(peer)
     results = options.results.absolute() / f"{options.worker:03}.jsonl"

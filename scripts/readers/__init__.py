@@ -1,1 +1,1 @@
-"""Fuzzing, guided by coverage, of what reads files that others can have written."""
+"""Coverage-guided fuzzing of readers of files that others can have written."""

@@ -1,4 +1,4 @@
-"""Coverage of code: lines of Python, and branches of native code that was built to tell."""
+"""Coverage of code: lines of Python, and branches of native code that was built with instrumentation."""
 
 from __future__ import annotations
 

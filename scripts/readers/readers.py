@@ -1,4 +1,4 @@
-"""The readers: what each is given to begin with, and what must hold of whatever it is given."""
+"""The readers: the inputs that each starts with, and what must hold for any input."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Gives readers changed inputs, and goes on from those that reach code which none before reached.
+"""Gives readers mutated inputs, and continues from those that reach new code.
 
     scripts/fuzz_readers SECONDS SEED [READER ...] [--last FILE]
 
-The exit status is 1 if an input made a reader fail; it is printed. What ends the process is in FILE.
+The exit status is 1 if an input made a reader fail; it is printed. An input that ends the process is left in FILE.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def fuzz(reader: Reader, chance: random.Random, seconds: float, last: Path | None = None) -> Outcome:
-    """Give a reader its corpus, and then changed inputs for so long, or until the first failure."""
+    """Give a reader its corpus, then mutated inputs for some time or until the first failure."""
     coverage, corpus = Coverage(_CODE, _CODE.parent / "cache", _CODE.parent / "kernels"), reader.corpus()
     for data in corpus:
         coverage.extended_by(lambda data=data: reader.read(data))  # type: ignore[misc]
