@@ -29,22 +29,32 @@ def slots_of(
     return torch.where(pages < 0, -1, pages * page_size + positions.long() % page_size)
 
 
-def insert(cache: torch.Tensor, slots: torch.Tensor, values: torch.Tensor) -> None:
+def insert(slots: torch.Tensor, *parts: tuple[str, torch.Tensor, torch.Tensor]) -> None:
     """Write the values of each token into its slot; tokens whose slot is negative or past the cache are skipped.
 
     Args:
-        cache: (pages, page size, ...), at any strides.
         slots: integers, (tokens,).
-        values: (tokens, ...), of the cache's dtype.
+        parts: for each of several caches, its name, the cache, (pages, page size, ...), at any strides, and the values,
+            (tokens, ...), of its dtype.
 
     Raises:
-        ValueError: the values do not fit into the cache.
+        ValueError: values do not fit into their cache, or are fewer than the slots; then nothing is written into any.
     """
-    if cache.dtype != values.dtype or cache.shape[2:] != values.shape[1:]:
-        raise ValueError(
-            f"cache: is {cache.dtype} of shape {tuple(cache.shape)}; expected {values.dtype}, "
-            f"(pages, page size, {', '.join(map(str, values.shape[1:]))})"
-        )
+    for name, cache, values in parts:
+        if cache.dtype != values.dtype or cache.shape[2:] != values.shape[1:]:
+            raise ValueError(
+                f"{name}: is {cache.dtype} of shape {tuple(cache.shape)}; expected {values.dtype}, "
+                f"(pages, page size, {', '.join(map(str, values.shape[1:]))})"
+            )
+        if len(values) < len(slots):
+            raise ValueError(
+                f"{name}: gets {len(values)} tokens, but there are {len(slots)} slots; pass as many tokens"
+            )
+    for _, cache, values in parts:
+        _insert(cache, slots, values)
+
+
+def _insert(cache: torch.Tensor, slots: torch.Tensor, values: torch.Tensor) -> None:
     if not cache.numel() or not len(slots):
         return
     # As bytes, because narrow dtypes support few operations.

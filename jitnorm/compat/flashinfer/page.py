@@ -23,6 +23,9 @@ __all__ = [
     "nvfp4_quantize_append_paged_mla_kv_cache",
 ]
 
+Part = tuple[str, torch.Tensor, torch.Tensor]
+"""A cache's name, the cache, and what is inserted into it."""
+
 
 def nvfp4_quantize_append_paged_kv_cache(
     append_key: torch.Tensor,
@@ -70,14 +73,17 @@ def nvfp4_quantize_append_paged_kv_cache_with_slot_mapping(
         kv_layout: ``"NHD"`` or ``"HND"``.
     """
     tokens, caches, scales = len(slot_mapping), halves(paged_kv_cache), halves(kv_cache_sf)
+    parts: list[Part] = []
     for name, x, scale, i in (("key", append_key, k_scale, 0), ("value", append_value, v_scale, 1)):
         if x.ndim != 3 or len(x) < tokens or x.dtype not in (torch.float16, torch.bfloat16):
             raise ValueError(
                 f"append_{name}: is {x.dtype} of shape {tuple(x.shape)}; expected float16 or bfloat16 of shape "
                 f"(tokens, heads, head_dim), with {tokens} tokens or more, as many as slots"
             )
+        divisor = _checked(f"{name[0]}_scale", scale, x)
         where = tokens_first(caches[i], kv_layout), tokens_first(scales[i], kv_layout)
-        _insert_nvfp4(x[:tokens], _checked(f"{name[0]}_scale", scale, x), slot_mapping, *where)
+        parts += _nvfp4(x[:tokens], divisor, ("paged_kv_cache", "kv_cache_sf"), where)
+    insert(slot_mapping, *parts)
 
 
 def nvfp4_quantize_append_paged_mla_kv_cache(
@@ -100,17 +106,20 @@ def nvfp4_quantize_append_paged_mla_kv_cache(
     float8_e4m3fn, (pages, page size, rotary size).
     """
     slots = slots_of(batch_indices, positions, kv_indices, kv_indptr, ckv_cache.shape[1])
-    _insert_nvfp4(append_ckv, _checked("ckv_scale", ckv_scale, append_ckv), slots, ckv_cache, ckv_sf_cache)
+    latents = _nvfp4(
+        append_ckv, _checked("ckv_scale", ckv_scale, append_ckv), ("ckv_cache", "ckv_sf_cache"),
+        (ckv_cache, ckv_sf_cache),
+    )  # fmt: skip
     divisor = _checked("kpe_scale", kpe_scale, append_kpe)
-    insert(kpe_cache, slots, jitnorm.quantize(append_kpe, spec=given_spec("e4m3", "tensor"), scale=divisor).data)
+    turned = jitnorm.quantize(append_kpe, spec=given_spec("e4m3", "tensor"), scale=divisor).data
+    insert(slots, *latents, ("kpe_cache", kpe_cache, turned))
 
 
-def _insert_nvfp4(
-    x: torch.Tensor, scale: torch.Tensor, slots: torch.Tensor, cache: torch.Tensor, scales: torch.Tensor
-) -> None:
+def _nvfp4(x: torch.Tensor, scale: torch.Tensor, names: tuple[str, str], where: Pair) -> list[Part]:
+    """Codes and scales, and the caches that they belong into."""
     codes, of_blocks = nvfp4_kv_quantize(x, scale)
-    insert(cache, slots, codes)
-    insert(scales, slots, of_blocks.view(*x.shape[:-1], x.shape[-1] // 16).view(torch.float8_e4m3fn))
+    made = codes, of_blocks.view(*x.shape[:-1], x.shape[-1] // 16).view(torch.float8_e4m3fn)
+    return list(zip(names, where, made, strict=True))
 
 
 def _checked(name: str, scale: Any, like: torch.Tensor) -> torch.Tensor:

@@ -176,15 +176,12 @@ def rope_quantize_fp8_append_paged_kv_cache(
     )  # fmt: skip
     slots = slots_of(batch_indices, positions, kv_indices, kv_indptr, page_size)
     if v is None:
-        insert(caches[0], slots, k_out)
-        insert(caches[1], slots, k_rest)
+        parts = [(caches[0], k_out), (caches[1], k_rest)]
     else:
-        size = k_out.shape[-1]
-        insert(caches[0][..., :size], slots, k_out)
-        insert(caches[0][..., size:], slots, k_rest)
-        values = torch.empty_like(v, dtype=dtype)
+        size, values = k_out.shape[-1], torch.empty_like(v, dtype=dtype)
         _encode(dtype, v, _divisor("quant_scale_kv", quant_scale_kv, v), values, as_hint(enable_pdl))
-        insert(caches[1], slots, values)
+        parts = [(caches[0][..., :size], k_out), (caches[0][..., size:], k_rest), (caches[1], values)]
+    insert(slots, *(("paged_kv_cache", *part) for part in parts))
     return q_out, q_rest
 
 

@@ -59,6 +59,8 @@ def gemma_qkv_rmsnorm(
         jitnorm.rmsnorm(q, q_weight, eps, q)
         return
     k, v = _heads("k", k, num_kv_heads, head_dim), _heads("v", v, num_kv_heads, head_dim)
+    if (v.dtype, v.shape) != (k.dtype, k.shape):  # before queries and keys are written
+        raise ValueError(f"v: is {v.dtype} of shape {tuple(v.shape)}; expected {k.dtype}, {tuple(k.shape)}, like k")
     jitnorm.qk_rmsnorm(q, k, q_weight, k_weight, eps, q, k)
     jitnorm.rmsnorm(v, None, eps, v)
 

@@ -50,8 +50,16 @@ def rmsnorm_fanout(
     x: torch.Tensor, weight0: torch.Tensor, weight1: torch.Tensor, weight2: torch.Tensor, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """RMSNorm with each of three weights, in one launch, for which torch stacks the weights."""
-    first, second, third = jitnorm.rmsnorm_multi(x, torch.stack([weight0, weight1, weight2]), eps)
+    weights = {"weight0": weight0, "weight1": weight1, "weight2": weight2}
+    _check_shapes(x.shape[-1:], **weights)
+    first, second, third = jitnorm.rmsnorm_multi(x, torch.stack([*weights.values()]), eps)
     return first, second, third
+
+
+def _check_shapes(shape: torch.Size, **tensors: torch.Tensor) -> None:
+    for name, tensor in tensors.items():
+        if tensor.shape != shape:
+            raise ValueError(f"{name}: shape is {tuple(tensor.shape)}; expected {tuple(shape)}")
 
 
 def is_supported_fused_eh_norm_hidden_size(hidden_size: int) -> bool:
@@ -68,8 +76,8 @@ def fused_eh_norm(
 ) -> torch.Tensor:
     """RMSNorm of embeddings beside that of hidden states, (tokens, 2 * hidden_size), in one launch."""
     shape = inputs_embeds.shape
-    if previous_hidden.shape != shape:
-        raise ValueError(f"previous_hidden: shape is {tuple(previous_hidden.shape)}; expected {tuple(shape)}")
+    _check_shapes(shape, previous_hidden=previous_hidden)
+    _check_shapes(shape[-1:], enorm_weight=enorm_weight, hnorm_weight=hnorm_weight)
     out = inputs_embeds.new_empty(*shape[:-1], 2 * shape[-1])
     jitnorm.q_kv_rmsnorm(inputs_embeds, previous_hidden, enorm_weight, hnorm_weight, eps, *out.chunk(2, -1))
     return out
@@ -86,6 +94,8 @@ def grouped_gemma_rmsnorm(
     if group_size < 1 or input.shape[-1] % group_size:
         raise ValueError(f"group_size: is {group_size}, which does not divide the hidden size {input.shape[-1]}")
     made = torch.empty_like(input, memory_format=torch.contiguous_format) if out is None else out
+    _check_shapes(input.shape[-1:], weight=weight)  # all groups before any is written
+    _check_shapes(input.shape, out=made)
     groups = (each.split(group_size, -1) for each in (input, weight, made))
     for rows, weights, results in zip(*groups, strict=True):
         jitnorm.gemma_rmsnorm(rows, weights, eps, results)

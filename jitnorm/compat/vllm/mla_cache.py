@@ -43,8 +43,15 @@ def concat_and_cache_mla_rope_fused(
     """
     element = None if kv_cache_dtype in _PLAIN else fp8_element("kv_cache_dtype", kv_cache_dtype)
     tokens, rank = len(slot_mapping), kv_c.shape[-1]
-    if len(q_pe) < tokens:
-        raise ValueError(f"slot_mapping: has {tokens} elements, but q_pe {len(q_pe)} tokens; pass at most as many")
+    # All that is inserted is checked before heads are rotated in place: another try would rotate them twice.
+    for name, x in (("q_pe", q_pe), ("kv_c", kv_c)):
+        if len(x) < tokens:
+            raise ValueError(f"slot_mapping: has {tokens} elements, but {name} {len(x)} tokens; pass at most as many")
+    for name, x in (("kv_cache", kv_cache), ("kv_c", kv_c)) if element is None else ():
+        if x.dtype != k_pe.dtype:
+            raise ValueError(f"{name}: is {x.dtype}; expected {k_pe.dtype}, that of k_pe, for {kv_cache_dtype!r}")
+    if element is not None and kv_cache.element_size() != 1:
+        raise ValueError(f"kv_cache: is {kv_cache.dtype}; expected bytes for {kv_cache_dtype!r}")
     if kv_cache.ndim != 3 or kv_cache.shape[2] != rank + k_pe.shape[-1]:
         raise ValueError(
             f"kv_cache: shape is {tuple(kv_cache.shape)}; expected (pages, page size, {rank + k_pe.shape[-1]})"
@@ -54,7 +61,7 @@ def concat_and_cache_mla_rope_fused(
     for part, x in ((kv_cache[..., :rank], latents), (kv_cache[..., rank:], k.squeeze(1))):
         if element is not None:
             x = encode_fp8(x, as_scale(kv_cache_scale, x).reshape(1), element).view(kv_cache.dtype)
-        insert(part, slot_mapping, x)
+        insert(slot_mapping, ("kv_cache", part, x))
 
 
 def indexer_k_quant_and_cache(
@@ -82,8 +89,7 @@ def indexer_k_quant_and_cache(
         scales = ((scales.view(torch.int32) >> 23) & 0xFF).byte().expand(-1, size // _MX_BLOCK).contiguous()
     codes, of_groups = indexer_pages(kv_cache, size, scales.view(torch.uint8).shape[-1])
     slots = slot_mapping[: len(k)]
-    insert(codes, slots, q.data.view(codes.dtype))
-    insert(of_groups, slots, scales.view(codes.dtype))
+    insert(slots, ("kv_cache", codes, q.data.view(codes.dtype)), ("kv_cache", of_groups, scales.view(codes.dtype)))
 
 
 def indexer_pages(kv_cache: torch.Tensor, size: int, scale_bytes: int) -> tuple[torch.Tensor, torch.Tensor]:

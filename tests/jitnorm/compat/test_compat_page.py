@@ -116,7 +116,7 @@ def test_rotated_elements_of_mla_are_in_fp8() -> None:
         ({"v_scale": torch.tensor([-1.0])}, "v_scale: is -1.0"),
         ({"v_scale": torch.ones(2)}, "v_scale: has 2 elements"),
         ({"kv_layout": "HN"}, "kv_layout: is 'HN'"),
-        ({"kv_cache_sf": caches()[0]}, "cache: is torch.uint8 of shape"),
+        ({"kv_cache_sf": caches()[0]}, "kv_cache_sf: is torch.uint8 of shape"),
     ],
 )
 def test_other_arguments_are_refused(change: dict[str, Any], message: str) -> None:
@@ -125,8 +125,20 @@ def test_other_arguments_are_refused(change: dict[str, Any], message: str) -> No
         "append_key": normal(TOKENS, HEADS, SIZE), "append_value": normal(TOKENS, HEADS, SIZE), "slot_mapping": SLOTS,
         "paged_kv_cache": codes, "kv_cache_sf": scales, "k_scale": 1.0, "v_scale": 1.0, "kv_layout": "NHD",
     }  # fmt: skip
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"^{message}"):
         flashinfer.nvfp4_quantize_append_paged_kv_cache_with_slot_mapping(**{**call, **change})
+    for cache in (*codes, *scales):
+        assert cache.view(torch.uint8).eq(99).all()
+
+
+def test_each_part_of_mla_s_cache_gets_as_many_tokens_as_there_are() -> None:
+    caches = filled(PAGES, PAGE, 48, dtype=torch.uint8), filled(PAGES, PAGE, 6), filled(PAGES, PAGE, 32)
+    with pytest.raises(ValueError, match=r"^kpe_cache: gets 1 tokens, but there are \d+ slots"):
+        flashinfer.nvfp4_quantize_append_paged_mla_kv_cache(
+            normal(TOKENS, 96), normal(1, 32), REQUESTS, PLACES, *caches, INDICES, INDPTR, INDPTR[1:], K_SCALE, 0.25
+        )
+    for cache in caches:
+        assert cache.view(torch.uint8).eq(99).all()
 
 
 @pytest.mark.gpu

@@ -144,6 +144,23 @@ def test_gates_of_no_norm_or_another_size_are_refused() -> None:
         sglang_kernels.rms_norm_gate(X, X[1:], head_dim=32)
 
 
+def test_what_does_not_fit_is_named_before_anything_is_written() -> None:
+    x, q = X.clone(), X[:, :128].clone()
+    for weight in (WEIGHT[:128], WEIGHT[:254], torch.cat([WEIGHT, WEIGHT])):
+        with pytest.raises(ValueError, match=r"^weight: shape is \(\d+,\); expected \(256,\)"):
+            sglang_kernels.grouped_gemma_rmsnorm(x, weight, 128, out=x)
+    with pytest.raises(ValueError, match=r"^out: shape is \(5, 128\); expected \(5, 256\)"):
+        sglang_kernels.grouped_gemma_rmsnorm(x, WEIGHT, 128, out=q)
+    with pytest.raises(ValueError, match=r"^v: is torch\.float32 of shape \(5, 2, 32\); expected torch\.bfloat16"):
+        sglang_kernels.gemma_qkv_rmsnorm(q, q[:, 64:], X[:, :64].float(), WEIGHT[:32], WEIGHT[:32], 4, 2, 32)
+    assert torch.equal(x, X)
+    assert torch.equal(q, X[:, :128])
+    with pytest.raises(ValueError, match=r"^weight2: shape is \(32,\); expected \(256,\)"):
+        sglang_kernels.rmsnorm_fanout(X, WEIGHT, OTHER, THIRD[:32], EPS)
+    with pytest.raises(ValueError, match=r"^hnorm_weight: shape is \(32,\); expected \(256,\)"):
+        sglang_kernels.fused_eh_norm(X, X, WEIGHT, OTHER[:32], EPS)
+
+
 def test_streams_are_mixed_after_a_layer(device: str) -> None:
     streams, factors, mix = random(ROWS, 4, SIZE, seed=8), torch.rand(ROWS, 4, 1), torch.rand(ROWS, 4, 4)
     found = sglang_kernels.mhc_post(*(each.to(device) for each in (X, streams, factors, mix)))

@@ -227,6 +227,29 @@ def test_other_arguments_are_refused(call: Any, message: str) -> None:
         call()
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kv_cache": filled(PAGES, PAGE, RANK + TURNED, dtype=torch.uint8)}, r"^kv_cache: is torch\.uint8; expected"),
+        ({"kv_cache_dtype": "fp8"}, r"^kv_cache: is torch\.bfloat16; expected bytes for 'fp8'"),
+        ({"kv_c": normal(TOKENS, RANK).half()}, r"^kv_c: is torch\.float16; expected torch\.bfloat16, that of k_pe"),
+        ({"kv_c": normal(TOKENS - 1, RANK)}, r"^slot_mapping: has 7 elements, but kv_c 6 tokens"),
+    ],
+)
+def test_nothing_is_turned_in_place_by_a_refused_call(change: dict[str, Any], message: str) -> None:
+    call: dict[str, Any] = {
+        "positions": POSITIONS, "q_pe": normal(TOKENS, 4, TURNED, seed=1), "k_pe": normal(TOKENS, TURNED, seed=2),
+        "kv_c": normal(TOKENS, RANK), "cos_sin_cache": TABLE, "is_neox": True, "slot_mapping": SLOTS,
+        "kv_cache": torch.zeros(PAGES, PAGE, RANK + TURNED).bfloat16(), "kv_cache_dtype": "auto",
+        "kv_cache_scale": torch.ones(1),
+    }  # fmt: skip
+    before = call["q_pe"].clone(), call["k_pe"].clone()
+    with pytest.raises(ValueError, match=message):
+        ops.concat_and_cache_mla_rope_fused(**{**call, **change})
+    assert torch.equal(call["q_pe"], before[0])
+    assert torch.equal(call["k_pe"], before[1])
+
+
 @pytest.mark.gpu
 def test_the_gpu_s_bytes_are_the_cpu_s() -> None:
     found = []
