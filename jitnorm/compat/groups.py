@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache, partial
 
 import torch
+from torch.compiler import is_compiling
 
 import jitnorm
 from jitnorm.compat.arguments import element_of, spec_of
@@ -118,7 +119,8 @@ def _copy_columns(columns: torch.Tensor, to: torch.Tensor) -> None:
     """Copy whole columns to a view of their rows whose memory ends with the view's last row."""
     rows, count = to.shape[-2:]
     length = columns.shape[-1]
-    if to.ndim == 2 and to.stride() == (1, length):
+    # Compiled programs may not write to memory past that of a view.
+    if to.ndim == 2 and to.stride() == (1, length) and not is_compiling():
         all_of = to.as_strided(((count - 1) * length + rows,), (1,))
         all_of.copy_(columns.view(-1)[: all_of.numel()])
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch_codes import FP8, exponents, fp8_codes, group_codes, group_scales, same, swizzled
@@ -94,6 +96,18 @@ def test_groups_in_every_layout(device: str, is_column: bool, is_power: bool, mo
     assert made[1] is other
     assert same(again, codes.cpu())
     assert same(other, scales.cpu())
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+def test_exponents_of_any_number_of_rows_can_be_compiled() -> None:
+    quantize = partial(sglang_kernels.per_token_group_quant, scale_ue8m0=True, column_major_scales=True)
+    compiled = torch.compile(quantize, fullgraph=True, backend="aot_eager")
+    assert ROWS % 4
+    for found, expected in zip(compiled(X), quantize(X), strict=True):
+        assert found.stride() == expected.stride()
+        assert torch.equal(
+            found.contiguous().view(-1).view(torch.uint8), expected.contiguous().view(-1).view(torch.uint8)
+        )
 
 
 @pytest.mark.parametrize("is_column", [False, True])
