@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from numbers import Real
 
 from .numerics import to_float32
 
@@ -83,7 +84,7 @@ def with_numbers(name: str, **numbers: float) -> str:
 @lru_cache(maxsize=256, typed=True)
 def _with_numbers(name: str, **numbers: float) -> str:
     for key, number in numbers.items():
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
+        if isinstance(number, bool) or not isinstance(number, Real):
             raise TypeError(f"{key}: is a {type(number).__name__}; expected a number")
         least, largest = _RANGES[key.upper()]
         if not least <= number <= largest:

@@ -28,7 +28,7 @@ class NumPy(Framework):
     def argument(self, name: str, tensor: Any, is_output: bool) -> Any:
         if is_output and not tensor.flags.writeable:
             raise ValueError(f"{name}: is read-only; expected a writable array")
-        dtype = name_of(tensor.dtype)
+        dtype, tensor = name_of(tensor.dtype), np.asarray(tensor)  # NumPy's scalars cannot be exported
         if dtype in _NATIVE:
             return tensor if tensor.flags.writeable else _exported(tensor)
         storage = tensor.view(f"u{tensor.dtype.itemsize}")

@@ -11,7 +11,7 @@ import pytest
 from expected import MXFP4, NVFP4, assert_all_same, assert_same_bytes, expected_fp4, expected_rmsnorm
 from inputs import DTYPES, make_input, make_weight
 
-from jitnorm import rmsnorm, rmsnorm_fp4quant
+from jitnorm import FP8_TENSOR, quantize, rmsnorm, rmsnorm_fp4quant
 from jitnorm.catalogue.norms import RMSNORM
 from jitnorm.dispatch import Dispatcher
 from jitnorm.ops import run
@@ -70,6 +70,17 @@ def test_a_subclass_of_ndarray_is_an_array() -> None:
 
     x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
     assert_same_bytes(rmsnorm(x.view(Tagged), weight), expected_rmsnorm(x, weight))
+
+
+def test_a_scale_may_be_a_scalar_of_numpy() -> None:
+    x = make_input("real", ROWS, SIZE, "float16")
+    scale = np.abs(x).max().astype(np.float32) / np.float32(448)
+    assert isinstance(scale, np.float32)
+    for _ in range(2):
+        found = quantize(x, spec=FP8_TENSOR, scale=scale)
+        assert_same_bytes(found.data, quantize(x, spec=FP8_TENSOR, scale=scale.reshape(1)).data)
+    with pytest.raises(ValueError, match=r"^weight: shape is \(\), expected \(96,\)"):
+        rmsnorm(x, np.float16(1))
 
 
 def test_another_byte_order_is_an_error() -> None:

@@ -103,6 +103,14 @@ def test_one_kernel_serves_all_texts_of_an_activation() -> None:
     assert numbers_of("silu") is None
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    x = make_input("random", 2, 64, "float16")
+    assert_same_bytes(CLAMPED(x, limit=np.float32(2.5)), CLAMPED(x))
+    assert_same_bytes(jitnorm.fatrelu_and_mul(x, np.int8(1)), jitnorm.fatrelu_and_mul(x, 1))
+    with pytest.raises(TypeError, match=r"^threshold: is a bool; expected a number"):
+        jitnorm.fatrelu_and_mul(x, np.True_)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
