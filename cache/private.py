@@ -67,7 +67,9 @@ def new_file(path: Path, mode: int = FILE_MODE) -> Iterator[IO[bytes]]:
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         private.replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename == str(private):
+            error.filename = str(path)  # the name that the caller knows
         with contextlib.suppress(OSError):
             private.unlink()
         raise

@@ -10,6 +10,7 @@ from jitnorm.catalogue.op import Op
 from jitnorm.dispatch import Dispatcher, dispatcher_of
 from jitnorm.interop.form import Step
 from jitnorm.kernels.config_rules import FLOAT_DTYPES
+from jitnorm.kernels.quant_spec import require_one_of
 from jitnorm.ops.forms import Form, Known
 from jitnorm.ops.run import Tensor
 
@@ -198,6 +199,7 @@ def _name_of(dtype: Any) -> str:
 
 
 def _sums(enable_pdl: bool | None, dtype: str) -> tuple[Dispatcher, Form]:
+    require_one_of("dtype", dtype, FLOAT_DTYPES)
     return dispatcher_of(gradients.SUM_ROWS, enable_pdl, dtype, False, ""), _SUM
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from jitnorm.catalogue.quantizers import QUANTIZE_WEIGHT
 from jitnorm.dispatch import Dispatcher, dispatcher_of
-from jitnorm.kernels.quant_spec import NVFP4, QuantSpec
+from jitnorm.kernels.quant_spec import NVFP4, QuantSpec, require_one_of
 from jitnorm.ops.forms import Form, Kind, Known, Shape, text_of
 from jitnorm.ops.general import record_of, with_kinds
 from jitnorm.quantized import QuantizedTensor
@@ -46,6 +46,9 @@ def quantize_weight(
 
 def _calls(shape: Shape, of_global: Kind, spec: QuantSpec) -> tuple[Dispatcher, Form]:
     spec = with_kinds(spec, of_global, False)
+    if spec.element != "e2m1" or spec.scale_layout != "linear":
+        raise ValueError(f"spec: is {spec}; allowed are formats of e2m1 in the linear layout")
+    require_one_of("global_scale", spec.global_scale, ("none", "given"))
     dispatcher = dispatcher_of(QUANTIZE_WEIGHT, None, spec)
     if len(shape) != 2 or shape[0] is None or shape[0] % int(spec.block_size):
         raise ValueError(f"w: shape is {text_of(shape)}; expected (K, N), K a multiple of {spec.block_size}, so pad it")

@@ -101,11 +101,14 @@ class Cxx(Toolchain):
 
     def _probe(self) -> str:
         # Ask once: each start of a compiler behind a script costs a process's first call more than 2 ms.
-        answer = ask((str(self._compiler), "-v"))
+        try:
+            answer = ask((str(self._compiler), "-v"))
+        except RuntimeError as error:
+            raise RuntimeError(f"{error}; {_REMEDY}") from None
         version = re.search(r"^.*\b(gcc|clang) version \d.*$", answer, re.MULTILINE)
         machine = re.search(r"^Target: (\S+)$", answer, re.MULTILINE)
         if version is None or machine is None:
-            raise RuntimeError(f"{self._compiler} -v: no version or target in its output: {answer[:500]!r}")
+            raise RuntimeError(f"{self._compiler} -v: no version or target in its output: {answer[:500]!r}; {_REMEDY}")
         return f"{version[0].strip()}, {machine[1]}"
 
 

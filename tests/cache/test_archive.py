@@ -87,6 +87,11 @@ def test_an_entry_that_is_missing_or_damaged_is_not_exported_and_leaves_no_file(
     assert not [path for path in tmp_path.iterdir() if path != full.layout.root]
 
 
+def test_an_archive_that_cannot_be_written_is_named_as_it_was_given(full: Store, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=rf"No such file or directory: '{tmp_path}/none/some\.tar'"):
+        export_archive(full, tmp_path / "none/some.tar")
+
+
 def test_every_bit_is_verified(empty: Store, tmp_path: Path) -> None:
     """A bit in the padding or in a header's text may change without harm, but an entry is never returned changed."""
     good = write_tar(tmp_path / "good.tar", entry_members(KEYS[0], artifact_of(KEYS[0]))).read_bytes()

@@ -161,7 +161,13 @@ def test_the_identity_does_not_depend_on_the_name_of_the_program(
 
 def test_a_program_that_names_no_version_is_refused(make_program: MakeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", str(make_program("g++", "echo Target: x86_64-linux-gnu")))
-    with pytest.raises(RuntimeError, match=r"g[+][+] -v: no version or target in its output: 'Target"):
+    with pytest.raises(RuntimeError, match=r"g[+][+] -v: no version or target in its output: 'Target.*or set CXX to"):
+        Cxx().identity()
+
+
+def test_a_program_that_fails_names_the_remedy(make_program: MakeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", str(make_program("g++", "exit 1")))
+    with pytest.raises(RuntimeError, match=r"g[+][+] -v: exit status 1: ; install g.*or set CXX to one"):
         Cxx().identity()
 
 
