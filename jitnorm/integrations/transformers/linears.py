@@ -49,13 +49,19 @@ class Matrix:
         weight = self.linears[0].weight
         if x.dtype != weight.dtype:
             raise TypeError(f"input: dtype is {x.dtype}, expected {weight.dtype}, that of the weight")
-        if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+        self.refuse_gradients(x)
+
+    def refuse_gradients(self, *inputs: torch.Tensor) -> None:
+        """Raise TypeError if gradients of inputs, or of any parameter, are recorded."""
+        if torch.is_grad_enabled() and any(each.requires_grad for each in (*inputs, *self._parameters())):
             raise TypeError("input: quantized linears have no gradients; call the model under torch.no_grad()")
+
+    def _parameters(self) -> list[torch.Tensor]:
+        return [each for linear in self.linears for each in (linear.weight, linear.bias) if each is not None]
 
     @torch.compiler.disable(reason="weights may change")  # type: ignore[untyped-decorator]
     def _current(self) -> tuple[QuantizedTensor, torch.Tensor | None]:
-        tensors = [each for linear in self.linears for each in (linear.weight, linear.bias) if each is not None]
-        seen = [(each, each.data_ptr(), each._version) for each in tensors]
+        seen = [(each, each.data_ptr(), each._version) for each in self._parameters()]
         is_same = len(seen) == len(self._seen) and all(
             a[0] is b[0] and a[1:] == b[1:] for a, b in zip(seen, self._seen, strict=True)
         )
@@ -125,6 +131,7 @@ class MlpForward(Replacement):
         """Compute the MLP of one tensor."""
         (x,) = (*args, *named.values())
         self.gates.check(x)
+        self.down.refuse_gradients()
         h = self.gates.product(codes_of(x, self.to))
         q = silu_and_mul_quantize(
             h, spec=self.to.spec, activation=self.parts.activation, values_first=self.parts.values_first,

@@ -211,6 +211,24 @@ def test_norms_alone_compile_without_a_break() -> None:
     assert torch.equal(torch.compile(model, backend="aot_eager", fullgraph=True)(x), model(x))
 
 
+@pytest.mark.parametrize("name", ["0.up.weight", "0.down.weight", "0.gate.bias", "0.down.bias", "1.bias"])
+def test_any_parameter_that_trains_is_an_error(name: str) -> None:
+    class Mlp(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate, self.up, self.down = (torch.nn.Linear(SIZE, SIZE) for _ in range(3))
+            self.act_fn = torch.nn.SiLU()
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.down(self.act_fn(self.gate(x)) * self.up(x))
+
+    model = bfloat16(torch.nn.Sequential(Mlp(), torch.nn.Linear(SIZE, SIZE))).requires_grad_(False)
+    model.get_parameter(name).requires_grad_()
+    apply(model, "fp8")
+    with torch.enable_grad(), pytest.raises(TypeError, match="quantized linears have no gradients"):
+        model(rows(2))
+
+
 def test_norms_train() -> None:
     model = torch.nn.Sequential(Doubled(1))
     x = torch.randn(4, SIZE)
