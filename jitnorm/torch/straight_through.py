@@ -13,7 +13,16 @@ from jitnorm.ops.general import norm_quantize
 
 
 def fake_norm_quantize(
-    x: torch.Tensor, weight: torch.Tensor, spec: QuantSpec, eps: float = 1e-6, *, unit_bias: bool = False, **scales: Any
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    spec: QuantSpec,
+    eps: float = 1e-6,
+    *,
+    unit_bias: bool = False,
+    global_scale: Any = None,
+    scale: Any = None,
+    scale_ub: Any = None,
+    rounding: str = "once",
 ) -> torch.Tensor:
     """Normalize and quantize like `jitnorm.norm_quantize`, and return the decoded values.
 
@@ -26,14 +35,17 @@ def fake_norm_quantize(
         spec: how to encode, such as ``jitnorm.MXFP8``.
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight, as in Gemma.
-        scales: `global_scale`, `scale` and `scale_ub` of `jitnorm.norm_quantize`.
+        global_scale: as in `jitnorm.norm_quantize`; it has no gradient, nor have the next two.
+        scale: likewise.
+        scale_ub: likewise.
+        rounding: as in `jitnorm.norm_quantize`; it does not change the gradient.
 
     Returns:
         a tensor like `x`.
 
     Raises:
         ValueError: a shape, dtype, device, stride or option that is not allowed.
-        TypeError: an argument that is no tensor of torch.
+        TypeError: an argument that is no tensor of torch, or a scale that requires grad while gradients are recorded.
 
     Example:
         >>> import jitnorm
@@ -48,7 +60,12 @@ def fake_norm_quantize(
             "x: is used in a transform of torch.func within torch.compile, which would leave out the gradient; "
             "transform what is compiled, or call it outside"
         )
-    made: torch.Tensor = _FakeNormQuantize.apply(x, weight, spec, eps, unit_bias, scales)
+    scales = {"global_scale": global_scale, "scale": scale, "scale_ub": scale_ub}
+    for name, each in scales.items():
+        if torch.is_grad_enabled() and isinstance(each, torch.Tensor) and each.requires_grad:
+            raise TypeError(f"{name}: requires grad, and fake_norm_quantize has no gradient of it; pass `.detach()`")
+    options = {"unit_bias": unit_bias, "rounding": rounding, **scales}
+    made: torch.Tensor = _FakeNormQuantize.apply(x, weight, spec, eps, options)
     return made
 
 
@@ -64,21 +81,22 @@ class _FakeNormQuantize(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        x: torch.Tensor, weight: torch.Tensor, spec: QuantSpec, eps: float, unit_bias: bool, scales: Any
+        x: torch.Tensor, weight: torch.Tensor, spec: QuantSpec, eps: float, options: dict[str, Any]
     ) -> torch.Tensor:
         with torch.no_grad():  # a tracer may have enabled it here
-            q = norm_quantize(x, weight, spec=spec, eps=eps, unit_bias=unit_bias, **scales)
+            q = norm_quantize(x, weight, spec=spec, eps=eps, **options)
             made: torch.Tensor = dequantize(q, dtype=str(x.dtype).removeprefix("torch."))
         return made
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-        x, weight, _, ctx.eps, ctx.unit_bias, _ = inputs
+        x, weight, _, ctx.eps, options = inputs
+        ctx.unit_bias = options["unit_bias"]
         ctx.save_for_backward(x, weight)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return *_Once.apply(grad.contiguous(), *ctx.saved_tensors, ctx.eps, ctx.unit_bias), None, None, None, None
+        return *_Once.apply(grad.contiguous(), *ctx.saved_tensors, ctx.eps, ctx.unit_bias), None, None, None
 
 
 class _Once(torch.autograd.Function):  # type: ignore[misc]

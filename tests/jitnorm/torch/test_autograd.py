@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -288,6 +289,24 @@ def test_fake_quantization_has_its_gradient_in_compiled_programs_and_transforms(
     transformed = torch.compile(torch.func.grad(loss), fullgraph=True, backend="aot_eager")
     with pytest.raises(Exception, match="x: is used in a transform"):  # torch has several, of private names
         transformed(*plain)
+
+
+@pytest.mark.parametrize("name", ["global_scale", "scale", "scale_ub"])
+def test_fake_quantization_has_no_gradient_of_scales(name: str) -> None:
+    spec = {"global_scale": jitnorm.NVFP4, "scale": jitnorm.FP8_TENSOR, "scale_ub": jitnorm.FP8_TOKEN}[name]
+    x, weight, scale = leaf(ROWS, SIZE), leaf(SIZE, seed=1), torch.ones(1, requires_grad=True)
+    call = partial(jitnorm.torch.fake_norm_quantize, x, weight, spec)
+    with pytest.raises(TypeError, match=f"^{name}: requires grad, and fake_norm_quantize has no gradient of it"):
+        call(**{name: scale})
+    (found,) = torch.autograd.grad(call(**{name: scale.detach()}).sum(), weight)
+    assert torch.equal(found, torch.autograd.grad(jitnorm.rmsnorm(x, weight).sum(), weight)[0])
+
+
+@pytest.mark.parametrize("name", ["activation", "bias", "residual", "mask"])
+def test_fake_quantization_takes_nothing_that_would_change_the_gradient(name: str) -> None:
+    call: Any = jitnorm.torch.fake_norm_quantize
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+        call(leaf(ROWS, SIZE), leaf(SIZE, seed=1), jitnorm.MXFP8, **{name: None})
 
 
 def test_fake_quantization_refuses_gradients_of_gradients() -> None:
