@@ -10,6 +10,7 @@ from fnmatch import translate
 from jitnorm.checkpoint.stored import StoredTensor
 
 FLOATS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
+_ANY_FLOAT = ("BF", "F")
 WEIGHT = ".weight"
 # Modules that stay as they are: heads, embeddings, norms and routers.
 _KEPT = re.compile(
@@ -51,9 +52,11 @@ def select(tensors: Iterable[StoredTensor], ignore: Sequence[str] = ()) -> Selec
 
     Raises:
         ValueError: a pattern matches nothing, no weight is left, only part of a fused matrix is ignored, or a tensor
-            holds the weights of several experts.
+            is of no such dtype or holds the weights of several experts.
     """
-    candidates = {_module_of(each): each for each in tensors if each.dtype in FLOATS and _is_candidate(each)}
+    candidates = {
+        _module_of(each): each for each in tensors if each.dtype.startswith(_ANY_FLOAT) and _is_candidate(each)
+    }
     patterns = {text: _compiled(text) for text in ignore}
     for text, pattern in patterns.items():
         if not any(map(pattern.match, candidates)):
@@ -65,6 +68,11 @@ def select(tensors: Iterable[StoredTensor], ignore: Sequence[str] = ()) -> Selec
     if not weights:
         raise ValueError("in: no weight is left to quantize: no matrix is named *.weight and not ignored")
     for name, tensor in weights.items():
+        if tensor.dtype not in FLOATS:  # engines would expect scales, unless the configuration names the module
+            raise ValueError(
+                f"in: {tensor.name} is {tensor.dtype}; allowed are {', '.join(FLOATS)}: convert it, or leave it as it "
+                f"is: --ignore '{name}'"
+            )
         if len(tensor.shape) != 2:
             raise ValueError(
                 f"in: {tensor.name} of shape {tensor.shape} holds several experts, which is not supported; "

@@ -41,6 +41,14 @@ def test_only_matrices_of_floats_named_weight_are_considered() -> None:
     assert (list(found.weights), found.ignored) == (["a"], [])
 
 
+@pytest.mark.parametrize("dtype", ["F64", "F8_E4M3"])
+def test_a_matrix_of_other_floats_is_converted_first_or_ignored(dtype: str) -> None:
+    tensors = [StoredTensor("a.b.weight", dtype, (32, 32)), *matrices("c")]
+    with pytest.raises(ValueError, match=rf"^in: a\.b\.weight is {dtype}; allowed are BF16, F16, F32.*--ignore 'a\.b'"):
+        select(tensors)
+    assert select(tensors, ["a.b"]).ignored == ["a.b"]
+
+
 @pytest.mark.parametrize("pattern", ["visual.*", "re:visual", r"re:.*\.fc\d", "visual.fc?"])
 def test_a_pattern_leaves_more_as_it_is(pattern: str) -> None:
     found = select(matrices("visual.fc1", "model.layers.0.mlp.down_proj"), [pattern])
