@@ -80,6 +80,8 @@ def warm(
         row_class.split(",") if row_class else None, [int(part) for part in tensor_parallel.split(",") if part] or None,
     )  # fmt: skip
     sources.require_some()
+    if not 0 < timeout < float("inf"):
+        raise ValueError(f"timeout: is {timeout:g}; allowed are numbers of seconds above 0")
     found = sources.jobs([] if sources.name_targets and not arch else targets_of(arch))
     left_out = sources.left_out()
     if dry_run:

@@ -138,6 +138,11 @@ def test_what_fails_is_shown_at_the_end_and_the_rest_is_built(tmp_path: Path, mo
         (["--spec", "/nowhere", "--arch", "cpu"], "error: spec: cannot read /nowhere"),
         ([*OP, "--backend", "msvc"], "error: backend: 'msvc' is not known"),
         ([*OP, "--arch", "sm_90a", "--backend", "cxx"], "error: backend: 'cxx' does not build for sm_90a"),
+        (
+            ["--op", "rmsnorm", "--hidden-size", "64", "--timeout", "0"],
+            "error: timeout: is 0; allowed are numbers of seconds",
+        ),
+        (["--op", "rmsnorm", "--hidden-size", "64", "--timeout", "nan"], "error: timeout: is nan; allowed are"),
     ],
 )
 def test_a_wrong_argument_is_one_line_on_stderr_and_exit_code_2(arguments: list[str], message: str) -> None:
