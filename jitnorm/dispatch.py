@@ -27,6 +27,8 @@ from jitnorm.outputs import Outputs
 # Creates what each combination of options needs once, so that calls only look it up by their arguments. Types matter,
 # because 16.0 and True equal 16 and 1 but are rejected.
 per_options = lru_cache(maxsize=None, typed=True)
+# Between the names of two arguments, of which the second ends with a semicolon.
+_OVERLAPS = " overlaps the memory of "
 
 
 class Form(Protocol):
@@ -261,7 +263,10 @@ def _for_caller(op: Op, error: Exception, dtypes_of: Mapping[str, str] | None = 
     name, dtype = head.removesuffix(" dtype"), " dtype" if head.endswith(" dtype") else ""
     argument = (dtypes_of or {}).get(name, name) if dtype else name
     known = op.aliases.get(argument, argument)
-    return error if known == name else type(error)(f"{known}{dtype}{colon}{rest}")
+    what, overlaps, second = rest.partition(_OVERLAPS)
+    other, semicolon, remedy = second.partition(";")
+    text = f"{known}{dtype}{colon}{what}{overlaps}{op.aliases.get(other, other)}{semicolon}{remedy}"
+    return error if text == str(error) else type(error)(text)
 
 
 @lru_cache(maxsize=64)

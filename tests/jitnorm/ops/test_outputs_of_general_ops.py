@@ -54,6 +54,13 @@ def test_a_scale_that_is_found_for_the_tensor_is_one_of_them() -> None:
     assert out_scale[0] == np.float32(np.abs(X).max()) / np.float32(448)
 
 
+def test_outputs_that_overlap_are_both_named() -> None:
+    memory = np.zeros((ROWS + 1) * SIZE, np.float32).view(np.uint8)
+    out = memory[: ROWS * SIZE].view(jitnorm.quantize(X, spec=FP8_TOKEN).data.dtype).reshape(ROWS, SIZE)
+    with pytest.raises(ValueError, match=r"^(out: .* of out_scale|out_scale: .* of out); give it memory of its own"):
+        jitnorm.quantize(X, spec=FP8_TOKEN, out=out, out_scale=memory[: 4 * ROWS].view(np.float32))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
