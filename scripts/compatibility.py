@@ -32,7 +32,7 @@ FLASHINFER = {
     "rmsnorm_fp4quant": "",
     "add_rmsnorm_fp4quant": "",
     "fused_rmsnorm_silu": "FP8 and NVFP4 on all GPUs, and on the CPU",
-    "fused_qk_rmsnorm_rope": "also float16 and float32",
+    "fused_qk_rmsnorm_rope": "also float16 and float32; asking for a gradient of its weights is an error",
     "apply_rope_with_cos_sin_cache": "tables may also be float16 or bfloat16; positions outside a table give NaN",
     "apply_rope_with_cos_sin_cache_inplace": "as above",
     **_same(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch import is_grad_enabled
+from torch.compiler import is_compiling
 
 from jitnorm.compat.arguments import spec_of
 from jitnorm.compat.constants import remembered
@@ -70,10 +74,16 @@ def fused_qk_rmsnorm_rope(
         _check_outputs((q_out, k_out, v_out), qkv, heads, head_dim, output_fp8)
     scale = _scale(qkv.device, 1 / output_quant_scale) if output_fp8 else None
     if is_qk_norm:
+        weights = q_weight, k_weight
+        is_recorded = (q_weight.requires_grad or k_weight.requires_grad) and is_grad_enabled() and not is_compiling()
+        if is_recorded:
+            q_weight, k_weight = q_weight.detach(), k_weight.detach()
         q, k = qk_rmsnorm_rope_rows(
-            qkv, q_out, k_out, _detached(q_weight), _detached(k_weight), angles, positions, scale, eps, not interleave,
+            qkv, q_out, k_out, q_weight, k_weight, angles, positions, scale, eps, not interleave,
             num_heads_q, num_heads_k, head_dim,
         )  # fmt: skip
+        if is_recorded:
+            q, k = (_NoGradient.apply(*pair) for pair in zip((q, k), weights, strict=True))
     else:
         q, k = rope_packed(
             qkv, q_out, k_out, angles, positions, scale, not interleave, num_heads_q, num_heads_k, head_dim
@@ -82,9 +92,20 @@ def fused_qk_rmsnorm_rope(
     return q, k, _values(qkv, num_heads_q + num_heads_k, num_heads_v, head_dim, v_scale, v_out)
 
 
-def _detached(weight: torch.Tensor) -> torch.Tensor:
-    """A parameter's values: FlashInfer has no gradient for them, either."""
-    return weight.detach() if weight.requires_grad else weight
+class _NoGradient(torch.autograd.Function):  # type: ignore[misc]
+    """Marks a result as one of a weight: FlashInfer takes parameters, but has no gradient for them, nor has jitnorm."""
+
+    @staticmethod
+    def forward(result: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        ctx.mark_dirty(output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        raise RuntimeError("fused_qk_rmsnorm_rope: has no gradient; call it under torch.no_grad()")
 
 
 def _values(

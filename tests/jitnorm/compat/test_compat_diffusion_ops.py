@@ -57,6 +57,21 @@ def test_heads_are_normalized_together_and_turned_by_three_positions(interleave:
     assert torch.equal(codes[2].float(), (4 * v).flatten(0, 1).to(torch.float8_e4m3fn).float())
 
 
+@pytest.mark.parametrize("is_given", [False, True])
+def test_a_gradient_of_a_weight_is_an_error_and_not_lost(is_given: bool) -> None:
+    qkv = torch.randn(TOKENS, 7 * SIZE).bfloat16()
+    q_weight, k_weight = torch.nn.Parameter(torch.ones(2 * SIZE).bfloat16()), torch.ones(2 * SIZE).bfloat16()
+    outputs = {"q_out": torch.empty(TOKENS, 2, SIZE).bfloat16()[:]} if is_given else {}
+    call: Any = partial(flashinfer.fused_qk_rmsnorm_rope, qkv, q_weight, k_weight, **PATCHES, **CHANNELS, **HEADS)
+    q, k, v = call(**outputs)
+    assert (q.requires_grad, k.requires_grad, v.requires_grad) == (True, False, False)
+    for each in (q, *outputs.values()):
+        with pytest.raises(RuntimeError, match=r"fused_qk_rmsnorm_rope: has no gradient; .* torch\.no_grad"):
+            each.sum().backward()
+    with torch.no_grad():
+        assert not call()[0].requires_grad
+
+
 def test_outputs_are_given_or_allocated_without_the_slow_path(slow_calls: list[str]) -> None:
     for counts, is_fp8 in product(((2, 2, 3), (4, 2, 1)), (False, True)):
         heads = dict(zip(("num_heads_q", "num_heads_k", "num_heads_v"), counts, strict=True))
