@@ -6,6 +6,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitnorm.interop import check_given, converted_tensors, framework_of, tried
+from jitnorm.ops.caller import in_caller_s_terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,8 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
     try:
         return _run(dispatcher, named, stream)
     except (TypeError, ValueError) as error:
-        raise dispatcher.for_caller(error) from None
+        known = {dispatcher.op.aliases.get(name, name): argument for name, argument in named.items()}
+        raise in_caller_s_terms(dispatcher.for_caller(error), known) from None
 
 
 def run_steps(steps: Sequence[Step], named: dict[str, Any], stream: Any) -> dict[str, Any]:
