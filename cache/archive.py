@@ -140,12 +140,12 @@ def _members_in(file: IO[bytes], path: Path) -> Iterator[tuple[str, str, bytes]]
     while (header := file.read(_BLOCK)) != bytes(_BLOCK):
         key, name, count = _checked_header(header, path)
         if count > size - file.tell():
-            raise ArchiveError(f"the archive {path} was cut off within the {name} of {key}")
+            raise ArchiveError(f"the archive {path} was cut off within the {name} of {key}; copy it again")
         data = file.read(count)
         file.seek(-count % _BLOCK, os.SEEK_CUR)
         yield key, name, data
     if file.read(_BLOCK) != bytes(_BLOCK):
-        raise ArchiveError(f"the archive {path} was cut off: its end is missing")
+        raise ArchiveError(f"the archive {path} was cut off: its end is missing; copy it again")
 
 
 def _checked_header(header: bytes, path: Path) -> tuple[str, str, int]:
@@ -155,7 +155,7 @@ def _checked_header(header: bytes, path: Path) -> tuple[str, str, int]:
     try:
         member = tarfile.TarInfo.frombuf(header, "ascii", "backslashreplace")
     except (tarfile.TarError, ValueError) as error:
-        raise ArchiveError(f"{path} is not an archive of a cache, or was cut off: {error}") from error
+        raise ArchiveError(f"{path} is not an archive of a cache, or was cut off: {error}; export it again") from error
     found = _MEMBER.fullmatch(member.name)
     if found is None or member.type != tarfile.REGTYPE or header[_MAGIC] != tarfile.POSIX_MAGIC:
         raise ArchiveError(f"the archive {path} has {member.name!r}, which is not a file of an entry")

@@ -41,7 +41,11 @@ def open_store() -> Store:
     Raises:
         CacheTrustError: others could have written to it.
         CacheUnusableError: ``JITNORM_CACHE_DIR`` names a folder that cannot be created or written.
-        CacheError: ``JITNORM_CACHE_TRUST`` has an unknown value.
+        CacheError: ``JITNORM_CACHE_TRUST`` or ``JITNORM_CACHE_MAX_BYTES`` has a value that is not allowed.
+
+    Example:
+        >>> open_store().layout.root == default_root().resolve()
+        True
     """
     root = open_root(default_root(), explicit=root_is_explicit())
     return Store(root.path, writable=root.writable)
@@ -60,6 +64,11 @@ def open_cache(store: Store | None = None, wheels: Sequence[WheelFolder] = ()) -
         CacheTrustError: others could have written to the user's cache or a folder of ``JITNORM_READONLY_CACHE``.
         CacheUnusableError: ``JITNORM_CACHE_DIR`` names a folder that cannot be created or written.
         CacheError: a variable has an invalid value, or needs a package that is not installed.
+
+    Example:
+        >>> cache = open_cache()
+        >>> cache.store in cache.tiers
+        True
     """
     store = open_store() if store is None else store
     check = signature_check(store)

@@ -33,6 +33,10 @@ def default_root() -> Path:
     """Return the cache folder of this environment, which need not exist.
 
     ``JITNORM_CACHE_DIR`` if set, else ``$XDG_CACHE_HOME/jitnorm``, else ``~/.cache/jitnorm``.
+
+    Example:
+        >>> default_root().is_absolute()
+        True
     """
     if named := os.environ.get(FOLDER_VARIABLE):
         return Path(os.path.expanduser(named))
@@ -61,6 +65,11 @@ def open_root(path: Path, *, explicit: bool) -> Root:
             two are accepted if ``JITNORM_CACHE_TRUST`` is ``any``.
         CacheUnusableError: it was named explicitly and cannot be created or written.
         CacheError: ``JITNORM_CACHE_TRUST`` has an unknown value.
+
+    Example:
+        >>> import tempfile
+        >>> open_root(Path(tempfile.mkdtemp()), explicit=True).writable
+        True
     """
     path = Path(os.path.realpath(path))
     trust = Trust(path)

@@ -210,7 +210,9 @@ def _signed(manifest: bytes, expires: object) -> bytes:
     if expires is None:
         return _PURPOSE + manifest
     if not is_second(expires):
-        raise TypeError(f"expires is {expires!r}, not a second since the epoch")
+        raise TypeError(
+            f"expires is {expires!r}; allowed are whole seconds since the epoch, up to {_LAST_SECOND}, and None"
+        )
     return _PURPOSE_UNTIL + str(expires).encode() + b"\0" + manifest
 
 

@@ -49,8 +49,19 @@ def deserialize(data: bytes | bytearray, device: Any = None) -> Any:
         data: what `serialize` of an exported program returned.
         device: the JAX device that will run it, or one like it; None: JAX's first.
 
+    Returns:
+        the `jax.export.Exported`.
+
     Raises:
         ValueError: the program is for a different target than the device's, or from another release of jitnorm.
+        ToolchainMissingError: a kernel is not cached and no compiler for it is installed.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, jitnorm
+        >>> x, weight = jnp.ones((2, 64), jnp.float16), jnp.ones(64, jnp.float16)
+        >>> data = export(jax.jit(lambda x: jitnorm.rmsnorm(x, weight)))(x).serialize()
+        >>> deserialize(data).call(x).shape
+        (2, 64)
     """
     program = jax_export.deserialize(bytearray(data))
     for name in sorted(set(re.findall(rf'@"({jax_programs.PREFIX} [^"]*)"', program.mlir_module()))):

@@ -41,8 +41,11 @@ def get_kernel(config: KernelConfig | str, target: Target | str = "cpu", *, back
     Args:
         config: a KernelConfig or its text form.
         target: a Target or its name; default ``cpu``.
-        backend: what builds it: ``nvrtc``, ``nvcc`` or ``cute`` for CUDA targets, ``cxx`` for the CPU; ``auto``, the
-            default, is the first of these that is installed. All write the same bytes.
+        backend: what builds it: ``nvrtc``, ``nvcc`` or ``cute`` for CUDA targets, ``cxx`` or ``zig`` for the CPU;
+            ``auto``, the default, is the first of these that is installed. All write the same bytes.
+
+    Returns:
+        the function.
 
     Raises:
         ValueError: the configuration, the target or the backend is not valid, or that backend lacks this kernel.

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from jitnorm.interop import kind_of
 from jitnorm.quantized import TENSORS, QuantizedTensor, leaves_of, of_leaves
 
 _KEY = "jitnorm"
@@ -23,6 +24,7 @@ def to_named_tensors(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
 
     Raises:
         ValueError: two tensors would have the same name.
+        TypeError: `values` is not a mapping.
 
     Example:
         >>> import jitnorm, numpy as np
@@ -30,13 +32,11 @@ def to_named_tensors(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
         >>> tensors, metadata = to_named_tensors({"weight": q, "bias": np.zeros(2)})
         >>> sorted(tensors), metadata
         (['bias', 'weight.data', 'weight.scale'], {'jitnorm': '{"weight": ["e2m1/16/e4m3/linear/none", -1, false]}'})
-        >>> from_named_tensors(tensors, metadata)["weight"] == q
-        True
 
     With safetensors: ``safetensors.torch.save_file(tensors, path, metadata=metadata)``.
     """
     if not isinstance(values, Mapping):
-        raise TypeError(f"values: is a {type(values).__name__}; expected tensors by name, such as a state dict")
+        raise TypeError(f"values: is {kind_of(values)}; expected tensors by name, such as a state dict")
     tensors: dict[str, Any] = {}
     kinds = {}
     for name, value in values.items():
@@ -64,8 +64,19 @@ def from_named_tensors(tensors: Mapping[str, Any], metadata: Mapping[str, str] |
 
     Raises:
         ValueError: a tensor is missing, or the metadata is not from `to_named_tensors`.
+        TypeError: an argument is not a mapping.
+
+    Example:
+        >>> import jitnorm, numpy as np
+        >>> q = jitnorm.quantize(np.ones((2, 64), np.float16), spec=jitnorm.NVFP4)
+        >>> from_named_tensors(*to_named_tensors({"weight": q}))["weight"] == q
+        True
     """
-    text = (metadata or {}).get(_KEY, "{}")
+    metadata = {} if metadata is None else metadata
+    for name, given in (("tensors", tensors), ("metadata", metadata)):
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{name}: is {kind_of(given)}; expected a mapping, as to_named_tensors returns")
+    text = metadata.get(_KEY, "{}")
     values = dict(tensors)
     try:
         kinds = {
@@ -77,6 +88,6 @@ def from_named_tensors(tensors: Mapping[str, Any], metadata: Mapping[str, str] |
         leaves = [values.pop(f"{name}.{part}", None) for part in TENSORS]
         for part, leaf in zip(TENSORS[:2], leaves, strict=False):
             if leaf is None:
-                raise ValueError(f"tensors: {name}.{part} is missing")
+                raise ValueError(f"tensors: {name}.{part} is missing; pass all that to_named_tensors returned")
         values[name] = of_leaves(leaves, kind)
     return values

@@ -64,7 +64,7 @@ def require_one_of(name: str, value: object, allowed: tuple[object, ...]) -> Non
     """Raise ValueError, naming the argument and what is allowed, unless `value` is one of `allowed`."""
     for option in allowed:
         # 16.0 equals 16 and True equals 1, but neither writes the same source.
-        if value == option and type(value) is type(option):
+        if type(value) is type(option) and value == option:
             return
     raise ValueError(f"{name}: is {value!r}; allowed are {', '.join(map(repr, allowed))}{did_you_mean(value, allowed)}")
 

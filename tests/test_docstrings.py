@@ -1,4 +1,4 @@
-"""Examples in docstrings run and give what they say; every quantization of the reference has one."""
+"""Examples in docstrings run and give what they say; every public function has one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import doctest
 import re
 import tempfile
 from importlib import import_module
+from inspect import isfunction
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from jitnorm.cache import failures
 from unoptimized import unoptimized
 
-from jitnorm import reference
+import jitnorm
+from jitnorm import comm, reference
 
 __all__ = ["unoptimized"]
 
@@ -56,7 +59,8 @@ def test_the_examples_of_a_module_run(name: str, monkeypatch: pytest.MonkeyPatch
     assert (found.failed, run) == (0, EXAMPLES[name])
 
 
-@pytest.mark.parametrize("name", [name for name in reference.__all__ if name.startswith("quantize_")])
-def test_every_quantization_has_an_example(name: str) -> None:
-    examples = doctest.DocTestFinder().find(getattr(reference, name))[0].examples
-    assert examples or name in str(reference.__doc__)
+@pytest.mark.parametrize("module", [jitnorm, comm, reference], ids=lambda module: module.__name__)
+def test_every_public_function_has_an_example(module: ModuleType) -> None:
+    functions = {name: found for name in module.__all__ if isfunction(found := getattr(module, name))}
+    assert functions
+    assert not [name for name, found in functions.items() if ">>> " not in str(found.__doc__)]

@@ -327,7 +327,10 @@ OPS = (
 
 
 def op_named(name: str) -> Measured:
-    """Look up an op by name; ValueError if there is none.
+    """Look up an op by name.
+
+    Raises:
+        ValueError: no op has it.
 
     Example:
         >>> op_named("rmsnorm fp8").bytes_per_element
@@ -336,7 +339,8 @@ def op_named(name: str) -> Measured:
     for op in OPS:
         if op.name == name:
             return op
-    raise ValueError(f"name: is {name!r}, which no op has")
+    names = [op.name for op in OPS]
+    raise ValueError(f"name: is {name!r}; allowed are {', '.join(names)}{did_you_mean(name, names)}")
 
 
 def ops_named(parts: Sequence[str]) -> list[Measured]:

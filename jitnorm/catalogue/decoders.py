@@ -77,7 +77,7 @@ def _flashinfers(
 def _fp4(block_size: int, ufp8_type: int, is_swizzled: bool, is_8x4: bool, has_scale: bool) -> Fields:
     require_one_of("ufp8_type", ufp8_type, (0, 1))
     if is_8x4 and not is_swizzled:
-        raise ValueError("is_sf_8x4_layout: is True, but is_sf_swizzled_layout is False; a linear layout has no tiles")
+        raise ValueError("is_sf_8x4_layout: is True, but is_sf_swizzled_layout is False; pass True for both, or False")
     quant = fp4_spec(block_size, "e4m3" if ufp8_type else "ue8m0", layout_of_flags(is_swizzled, is_8x4), "none")
     return {"quant": quant, "tensor_scale": has_scale}
 

@@ -7,7 +7,12 @@ from typing import Any
 
 
 class SfLayout(IntEnum):
-    """Layout of block scales; FlashInfer's enumeration of the same name is accepted, too."""
+    """Layout of block scales; FlashInfer's enumeration of the same name is accepted, too.
+
+    Example:
+        >>> SfLayout.layout_8x4.value
+        1
+    """
 
     layout_128x4 = 0
     layout_8x4 = 1

@@ -61,7 +61,7 @@ class Output:
         existing = next(path for path in (self.folder, *self.folder.absolute().parents) if path.exists())
         free = shutil.disk_usage(existing).free
         if size > free:
-            raise OSError(errno.ENOSPC, f"out: needs {size} bytes, but the disk of {existing} has {free}")
+            raise OSError(errno.ENOSPC, f"out: needs {size} bytes, but the disk of {existing} has {free}; free some")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -74,7 +74,9 @@ class Output:
         self._work.mkdir(parents=True, exist_ok=True)
         with locked_alone(self._work / _LOCK) as alone:
             if not alone:
-                raise RuntimeError(f"out: another process is writing {self.folder}")
+                raise RuntimeError(
+                    f"out: another process is writing {self.folder}; wait for it, or name another folder"
+                )
             self.scales()
             yield
 

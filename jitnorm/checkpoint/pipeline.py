@@ -50,7 +50,9 @@ class Block:
         while done < self.size:
             count = os.preadv(descriptor, [data[done:].data], self.tensor.begin + self.begin + done)
             if count == 0:
-                raise OSError(f"the file of {self.tensor.name} has become shorter")
+                raise OSError(
+                    f"in: the file of {self.tensor.name} has become shorter; restore it, and repeat the command"
+                )
             done += count
         return data
 

@@ -66,7 +66,7 @@ def select(tensors: Iterable[StoredTensor], ignore: Sequence[str] = ()) -> Selec
     }
     weights = {name: tensor for name, tensor in candidates.items() if name not in ignored}
     if not weights:
-        raise ValueError("in: no weight is left to quantize: no matrix is named *.weight and not ignored")
+        raise ValueError("in: no weight is left to quantize: no matrix is named *.weight and not ignored; ignore less")
     for name, tensor in weights.items():
         if tensor.dtype not in FLOATS:  # engines would expect scales, unless the configuration names the module
             raise ValueError(

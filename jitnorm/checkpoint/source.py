@@ -46,7 +46,7 @@ def open_source(folder: Path) -> Source:
         ValueError: it is not a checkpoint, lacks a shard, does not match its index, or is already quantized.
     """
     if not folder.is_dir():
-        raise ValueError(f"in: {folder} is no folder{hint_of_hub(str(folder))}")
+        raise ValueError(f"in: {folder} is no folder; name that of a checkpoint{hint_of_hub(str(folder))}")
     config = _read_object(folder / CONFIG)
     if "quantization_config" in config or (folder / "hf_quant_config.json").exists():
         raise ValueError(f"in: {folder} is quantized already; name the checkpoint that it was made from")
@@ -67,9 +67,9 @@ def _read_object(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ValueError(f"in: cannot read {file}: {error}") from None
+        raise ValueError(f"in: cannot read {file}: {error}; name a whole checkpoint") from None
     if not isinstance(found, dict):
-        raise ValueError(f"in: {file} is not a JSON object")
+        raise ValueError(f"in: {file} is not a JSON object; download the checkpoint again")
     return found
 
 
@@ -77,11 +77,13 @@ def _named_by(index: dict[str, Any], folder: Path) -> list[str]:
     """The names of an index's files, which must be in its folder."""
     places = index.get("weight_map")
     if not isinstance(places, dict) or not places or not all(isinstance(each, str) for each in places.values()):
-        raise ValueError(f"in: {folder / INDEX} has no weight_map, which names the file of each tensor")
+        lacking = "has no weight_map, which names the file of each tensor"
+        raise ValueError(f"in: {folder / INDEX} {lacking}; download the checkpoint again")
     names = sorted(set(places.values()))
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
-            raise ValueError(f"in: {folder / INDEX} names {name!r}, which is not a safetensors file beside it")
+            wrong = f"names {name!r}, which is not a safetensors file beside it"
+            raise ValueError(f"in: {folder / INDEX} {wrong}; download the checkpoint again")
     return names
 
 

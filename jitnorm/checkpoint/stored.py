@@ -59,7 +59,7 @@ def read_header(path: Path) -> tuple[list[StoredTensor], dict[str, str]]:
         return _checked(header, 8 + length, size)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(f"{path}: is not a whole safetensors file: {why}") from None
+        raise ValueError(f"{path}: is not a whole safetensors file: {why}; download it again") from None
 
 
 def _checked(header: dict[str, Any], begin: int, size: int) -> tuple[list[StoredTensor], dict[str, str]]:

@@ -66,6 +66,7 @@ def reduce_scatter_norm_quantize(
         CommError: a rank failed in a call before.
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework, or one of JAX.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -151,6 +152,7 @@ def norm_quantize_all_gather(
         CommError: a rank failed in a call before.
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework, or one of JAX.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np

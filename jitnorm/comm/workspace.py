@@ -98,6 +98,13 @@ class Workspace:
 
         Raises:
             ValueError: a number is not allowed, or differs between ranks.
+
+        Example:
+            >>> from jitnorm.comm.threads import on_threads
+            >>> def work(rank, exchange):
+            ...     return Workspace.from_exchange(rank, 2, exchange, max_rows=4, hidden_size=64).ranks
+            >>> on_threads(2, work)
+            [2, 2]
         """
         if device != "cpu" and not isinstance(device, int):
             raise ValueError(f"device: is {device!r}; pass 'cpu' or the ordinal of a CUDA device")
@@ -170,6 +177,9 @@ class Workspace:
 
         Returns:
             an uninitialized tensor (rows, hidden_size) of the workspace's dtype.
+
+        Raises:
+            ValueError: the sizes do not fit, or there is no such place.
         """
         size = hidden_size or self.layout.hidden_size
         self._admit_size(rows, size)
@@ -348,10 +358,13 @@ def _require_same(exchange: Exchange, layout: Layout) -> None:
     """Raise ValueError on every rank if one has another layout."""
     all_of_them = [text.decode() for text in exchange(repr(layout).encode())]
     if len(all_of_them) != layout.ranks:
-        raise ValueError(f"exchange: returned {len(all_of_them)} texts, expected one for each of {layout.ranks} ranks")
+        raise ValueError(
+            f"exchange: returned {len(all_of_them)} messages; expected one of each of {layout.ranks} ranks"
+        )
     others = [i for i, text in enumerate(all_of_them) if text != repr(layout)]
     if others:
-        raise ValueError(f"ranks {others} make another workspace than {layout}: {all_of_them[others[0]]}")
+        differing = f"ranks {others} make another workspace than {layout}: {all_of_them[others[0]]}"
+        raise ValueError(f"{differing}; pass the same sizes on all ranks")
 
 
 def _like(control: Any, tensor: Any) -> Any:

@@ -53,11 +53,11 @@ def _discover(tensor: Any, name: str) -> Framework:
         if library in modules and _framework(file, kind).owns(tensor):
             return _framework(file, kind)
     raise TypeError(
-        f"{name}: is {_kind(tensor)}; expected a tensor of torch, NumPy (without a mask), JAX, CuPy or tvm_ffi"
+        f"{name}: is {kind_of(tensor)}; expected a tensor of torch, NumPy (without a mask), JAX, CuPy or tvm_ffi"
     )
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
     """The kind of a value, in words: ``None``, ``a list``, ``a numpy.ndarray``."""
     if value is None:
         return "None"
@@ -124,7 +124,7 @@ def check_given(names: Sequence[str], tensors: Sequence[Any], outputs: Sequence[
             first = name, tensor
         elif framework_of(tensor, name) is not framework_of(first[1], first[0]):
             raise TypeError(
-                f"{name}: is {_kind(tensor)}, but {first[0]} {_kind(first[1])}; pass tensors of one "
+                f"{name}: is {kind_of(tensor)}, but {first[0]} {kind_of(first[1])}; pass tensors of one "
                 "framework (its from_dlpack shares memory)"
             )
 

@@ -36,6 +36,8 @@ class NumPy(Framework):
 
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
         dtype = tensor.dtype
+        if not isinstance(tensor, np.ndarray):
+            return f"is a NumPy scalar; expected an array, such as numpy.array([{tensor}])"
         if not dtype.isnative:
             return f"has a foreign byte order; pass an array of dtype {name_of(dtype)} in native byte order"
         if (dtype.kind not in "biuf" and dtype.type.__module__ != "ml_dtypes") or dtype.itemsize > 8:

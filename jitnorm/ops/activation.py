@@ -35,8 +35,8 @@ def silu_and_mul(
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         granularity: how many columns of gates alternate with as many columns of values; it divides the hidden size.
             None: all gates come first.
-        rounding: ``once``, ``output`` (the same here), or ``hf``: as in torch, Transformers and vLLM, ``silu(gate)`` is
-            rounded to the input's dtype before it is multiplied by the value.
+        rounding: ``once`` or ``output``, the same here; or ``hf`` or ``vllm``: as in torch, Transformers and vLLM,
+            ``silu(gate)`` is rounded to the input's dtype before it is multiplied by the value.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -111,11 +111,11 @@ def silu_and_mul_with_clamp(
 
     Args:
         input: as there.
-        limit: positive.
+        limit: a positive number.
         out: as there.
         enable_pdl: as there.
         alpha: from 0.01 to 100.
-        beta: what is added to values.
+        beta: what is added to values, any finite number.
         granularity: as there.
         rounding: as there.
         stream: as there.
@@ -147,7 +147,8 @@ def fatrelu_and_mul(
 ) -> Tensor:  # fmt: skip
     """Gates times values, where gates up to a threshold count as 0. Everything else is as in `silu_and_mul`.
 
-    A NaN stays. Each threshold has its own kernel.
+    The threshold is any finite number, and each has its own kernel. A NaN stays. The formula is FATReLU of Kurtz et
+    al., "Inducing and Exploiting Activation Sparsity for Fast Inference on Deep Neural Networks" (2020).
 
     Example:
         >>> import numpy as np
@@ -187,7 +188,8 @@ def silu(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = Non
     """SiLU, ``x / (1 + e^-x)``, of every element.
 
     All arithmetic is float32 with one rounding at the end; docs/numerics.md defines every bit. `quantize` with an
-    `activation` encodes the result instead of rounding it.
+    `activation` encodes the result instead of rounding it. The formula is that of Elfwing, Uchibe and Doya,
+    "Sigmoid-Weighted Linear Units for Neural Network Function Approximation in Reinforcement Learning" (2018).
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
@@ -214,7 +216,8 @@ def silu(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = Non
 def gelu(input: Tensor, out: Tensor | None = None, enable_pdl: bool | None = None, *, stream: Any = None) -> Tensor:
     """GELU, ``x / 2 (1 + erf(x / sqrt(2)))``, of every element. Everything else is as in `silu`.
 
-    The formula is that of Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016).
+    The formula is that of Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), as are its approximations
+    `gelu_tanh` and `gelu_quick`.
 
     Example:
         >>> import numpy as np
@@ -264,9 +267,9 @@ def gelu_quick(
 
 
 def gate_columns_of(granularity: int | None) -> int:
-    """The `gate_columns` of KernelConfig for a caller's `granularity`; ValueError unless it is a positive integer."""
+    """The `gate_columns` of KernelConfig for a caller's `granularity`; ValueError unless it is a positive int."""
     if granularity is not None and (type(granularity) is not int or granularity < 1):
-        raise ValueError(f"granularity: is {granularity!r}; expected None or a positive integer")
+        raise ValueError(f"granularity: is {granularity!r}; expected None or a positive int")
     return -1 if granularity is None else granularity
 
 

@@ -53,6 +53,7 @@ def add_rmsnorm(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -76,7 +77,7 @@ def gemma_add_rmsnorm(
     rounding: str = "once",
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """`add_rmsnorm` for Gemma: the weight is ``weight + 1``.
+    """`add_rmsnorm` for Gemma: the weight, which must be given, is ``weight + 1``.
 
     Example:
         >>> import numpy as np
@@ -118,7 +119,7 @@ def add_norm_quantize(
     """Add the residual, then `norm_quantize` of the float32 sum: the functional form of all ops with a residual.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
         residual: like the input.
         weight: shape (hidden_size,), the input's dtype or float32; None for no weight.
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``.
@@ -143,6 +144,7 @@ def add_norm_quantize(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np

@@ -35,7 +35,7 @@ def sum_rows(
     Args:
         input: float32, shape (..., columns), 1 to 262144 columns; rows at any stride.
         dtype: the sums' dtype, "float32", "bfloat16" or "float16", to which they are rounded once.
-        out: where to write, shape (columns,); None allocates.
+        out: where to write, shape (columns,), of that dtype; None allocates.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -45,6 +45,7 @@ def sum_rows(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -60,6 +61,9 @@ def rmsnorm_backward(
     input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
 ) -> tuple[Tensor, Any]:  # fmt: skip
     """Compute the gradients of `rmsnorm`'s input and weight; docs/numerics.md defines every bit.
+
+    With ``rstd = 1 / sqrt(mean(input**2) + eps)``, ``n = input * rstd`` and ``g = grad * weight``, they are ``rstd * (g
+    - n * mean(g * n)) + residual_grad`` and the sum over rows of ``grad * n``: the derivatives of the norm.
 
     With a residual, `input` is the sum that the op stored, and the gradient of the input is that of both summands.
 
@@ -79,6 +83,7 @@ def rmsnorm_backward(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -99,7 +104,7 @@ def gemma_rmsnorm_backward(
     grad: Tensor, input: Tensor, weight: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
     input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """`rmsnorm_backward` for `gemma_rmsnorm`: the weight is ``weight + 1``.
+    """`rmsnorm_backward` for `gemma_rmsnorm`: the weight, which must be given, is ``weight + 1``.
 
     Example:
         >>> import numpy as np
@@ -120,7 +125,7 @@ def rmsnorm_bias_backward(
     grad: Tensor, input: Tensor, weight: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
     input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """`rmsnorm_backward` for `rmsnorm_bias`: returns the gradient of the bias, too.
+    """`rmsnorm_backward` for `rmsnorm_bias`: returns the gradient of the bias, too. The weight must be given.
 
     Example:
         >>> import numpy as np
@@ -142,25 +147,29 @@ def layernorm_backward(
 ) -> tuple[Tensor, Any, Any]:  # fmt: skip
     """Compute the gradients of `layernorm`'s input, `gemma` and `beta`, given the statistics of each row.
 
+    With ``n = (input - mean) * rstd`` and ``g = grad * gemma``, they are ``rstd * ((g - mean(g)) - n * mean(g * n)) +
+    residual_grad``, and the sums over rows of ``grad * n`` and of ``grad``: the derivatives of the norm.
+    docs/numerics.md defines every bit.
+
     Args:
         grad: the gradient of the op's output, like the input.
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
         mean: the mean of each row, float32, as many elements as there are rows, from `layernorm_with_statistics`.
         rstd: the reciprocal of the standard deviation of each row, likewise.
-        gemma: the factors, shape (hidden_size,), the input's dtype or float32.
+        gemma: the factors, shape (hidden_size,), the input's dtype or float32; None if the op had no parameters.
         residual_grad: a gradient that is added to the input's; like the input.
         input_grad: where to write the input's, like it; None allocates. It may be `grad` itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        the gradients of the input, of `gemma` and of `beta`.
+        the gradients of the input, of `gemma` and of `beta`, in the dtypes of `input` and `gemma`; the last two None
+        without `gemma`.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
-
-    If `gemma` is None, there was no `beta`, either, and both gradients are None.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -184,6 +193,8 @@ def _calls(
     has_weight: bool, adds: bool, op: Op, enable_pdl: bool | None, has_bias: bool, input: Any, weight: Any
 ) -> tuple[Dispatcher, Form]:
     """The dispatcher of the calls of a gradient, given the dtypes of two tensors; and their form."""
+    if not has_weight and not op.weight_optional:
+        raise TypeError("weight: is None; expected a tensor")
     dispatcher = dispatcher_of(op, enable_pdl, adds, has_weight)
     if not has_weight:
         return dispatcher, _OF_INPUT_AND_BIAS if has_bias else _OF_INPUT

@@ -207,7 +207,7 @@ def mxfp8_grouped_quantize(
     Args:
         a: float16, bfloat16, float32 or float8_e4m3fn, shape (B, M, K), K divisible by 32; rows at any stride.
         mask: int32, shape (B,), how many rows each matrix has; counts below 0 are 0, above M they are M.
-        backend: FlashInfer's, only a hint.
+        backend: ``cutile`` or ``cake``, which are the same kernel here.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -232,7 +232,7 @@ def mxfp8_grouped_quantize(
 
 def _check_batch(a: Shape) -> None:
     if len(a) != 3:
-        raise ValueError(f"a: has {len(a)} dimensions, expected (B, M, K)")
+        raise ValueError(f"a: has {len(a)} dimensions; expected (B, M, K)")
 
 
 def _calls(

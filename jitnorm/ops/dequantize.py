@@ -16,7 +16,7 @@ from jitnorm.catalogue.decoders import (
 from jitnorm.catalogue.op import Op
 from jitnorm.catalogue.sf_layout import SfLayout
 from jitnorm.dispatch import Dispatcher, dispatcher_of
-from jitnorm.interop import check_shaped, framework_of
+from jitnorm.interop import check_shaped, framework_of, kind_of
 from jitnorm.interop.dynamo import replace_in_graphs
 from jitnorm.kernels.quant_spec import CODE_BITS, QuantSpec
 from jitnorm.ops.batched import is_scale_per_matrix, kind_of_batch
@@ -54,6 +54,7 @@ def dequantize(
     Raises:
         ValueError: a shape, dtype, device, stride or alignment that is not allowed.
         TypeError: `q` is not a QuantizedTensor, or holds something that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -63,7 +64,7 @@ def dequantize(
         True
     """
     if not isinstance(q, QuantizedTensor):
-        raise TypeError(f"q: is a {type(q).__name__}; expected a QuantizedTensor, which quantize returns")
+        raise TypeError(f"q: is {kind_of(q)}; expected a QuantizedTensor, which quantize returns")
     framework = framework_of(q.data, "data")
     if not framework.has_shape(q.data):
         check_shaped(q.data, "data")
@@ -121,7 +122,8 @@ def _check_shape(q: QuantizedTensor) -> None:
     if shape:
         shape[q.axis] *= values
     if tuple(shape) != tuple(q.shape):
-        raise ValueError(f"q: its shape is {tuple(q.shape)}, but its data, {tuple(q.data.shape)}, holds {tuple(shape)}")
+        held = f"its data, {tuple(q.data.shape)}, holds {tuple(shape)}"
+        raise ValueError(f"q: its shape is {tuple(q.shape)}, but {held}; pass a result of quantize")
 
 
 def e2m1_and_ufp8sf_scale_to_float(
@@ -158,6 +160,7 @@ def e2m1_and_ufp8sf_scale_to_float(
     Raises:
         ValueError: a shape, dtype, device, stride or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -191,6 +194,7 @@ def mxfp4_dequantize(
     Raises:
         ValueError: a shape, dtype, device, stride or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -221,6 +225,7 @@ def mxfp8_dequantize_host(
     Raises:
         ValueError: a shape, dtype, device, stride or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np

@@ -65,7 +65,7 @@ def silu_and_mul_quantize(
         values_first: whether values come before gates, as in `mul_and_silu`.
         rounding: what is rounded to the input's dtype before the product is encoded: nothing (``once``); the product
             (``output``), which gives the same result as the activation followed by `quantize`; or also the activation
-            of the gate (``hf``), as in torch step by step.
+            of the gate (``hf`` or ``vllm``), as in torch step by step.
         global_scale: ``"row"`` for one computed for each row, ``"tensor"`` for one computed for the tensor; a float32
             tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
         scale: if `spec.block_size` is ``tensor``, a float32 tensor of one element, the divisor, or ``"tensor"`` to
@@ -84,6 +84,7 @@ def silu_and_mul_quantize(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np

@@ -44,12 +44,12 @@ def norm_quantize(
     Computing a scale for the whole tensor takes two passes: two launches, without host synchronization.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
         weight: shape (hidden_size,), the input's dtype or float32; None for no weight.
         spec: how to encode, such as ``jitnorm.NVFP4.with_layout("128x4")`` or ``jitnorm.MXFP8``; blocks of 128 x 128,
             ``jitnorm.FP8_BLOCK``, are only for `quantize`, unless their scales are given.
         residual: like the input, or None; added first, and becomes the sum, rounded to its dtype.
-        bias: like `weight`, or None; added to the product with the weight.
+        bias: like `weight`, which must then be given; added to the product with it. None for none.
         global_scale: ``"row"`` for one computed for each row, ``"tensor"`` for one computed for the tensor; a float32
             tensor of one element, the encode scale; None for none. Only with block scales in e4m3.
         scale: given float32 divisors, for FP8 and INT8 with float32 scales: if `spec.block_size` is ``tensor``, one
@@ -58,8 +58,7 @@ def norm_quantize(
             shape with as many elements is accepted.
         eps: added to the mean of squares.
         unit_bias: whether 1 is added to the weight, as in Gemma.
-        activation: applied to the norm before it is encoded: ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or
-            ``"relu2"``; None for none.
+        activation: applied to the norm before it is encoded, one of those of `quantize`; None for none.
         y_out: where to also write the unencoded result, rounded to the input's dtype; None: nowhere.
         batched: whether the first dimension of the input, (B, ..., hidden_size), counts matrices: the scales of each
             are padded separately, swizzled ones have the shape (B, ...), and `global_scale` and `scale` may also have
@@ -85,6 +84,7 @@ def norm_quantize(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -288,10 +288,13 @@ def with_scales(spec: QuantSpec, global_scale: Any, scale: Any) -> tuple[QuantSp
     if isinstance(scale, str):
         return _with_found_scale(spec, scale), None, None
     if isinstance(global_scale, str):
+        if global_scale not in ("row", "tensor"):
+            raise ValueError(f"global_scale: is {global_scale!r}; expected 'row', 'tensor', a float32 tensor or None")
         spec, global_scale = _with_global(spec, global_scale), None
     elif global_scale is not None:
-        if spec.scale_format == "f32":
-            raise ValueError(f"global_scale: is given, but {spec} has none; pass scale")
+        if spec.scale_format != "e4m3":
+            instead = "scale" if spec.scale_format == "f32" else "None"
+            raise ValueError(f"global_scale: is given, but {spec} has none; pass {instead}")
         spec = _with_global(spec, "given")
     is_one = spec.needs_given_scale and spec.block_size == "tensor"
     if scale is not None and not is_one:

@@ -51,7 +51,7 @@ def grouped_quantize(
             of the experts' rows, each rounded up to whole tiles. None with linear scales.
         input_rows: int32, shape (N,): row i is computed from row ``input_rows[i]`` of the input, as in `quantize`, and
             offsets count these N rows: tokens are sorted by expert as they are read. None: from row i.
-        activation: activation of the input: ``"silu"``, ``"gelu"``, ``"gelu_tanh"`` or ``"relu2"``; None for none.
+        activation: activation of the input, as in `quantize`; None for none.
         rounding: rounding of the activation, as in `quantize`.
         global_scale: a float32 tensor, the encode scale: one element for all, or shape (E,), one for each expert;
             ``"row"`` for one computed for each row; None for none. Only with block scales in e4m3.

@@ -11,7 +11,7 @@ from jitnorm.ops.forms import Form, Kind, Shape, text_of
 def rotary_size_of(table: Shape) -> int | None:
     """How many elements of a head a table of angles rotates; ValueError if it is not such a table."""
     rotary_size = table[-1] if len(table) == 2 else None
-    if rotary_size is None or rotary_size < 2:
+    if rotary_size is None or rotary_size < 2 or rotary_size % 2:
         raise ValueError(
             f"cos_sin_cache: shape is {text_of(table)}; expected (max_position, rotary_size), of which the second is "
             "even and not 0"
@@ -32,7 +32,9 @@ def check_caches(k: Shape, key_cache: Shape, value_cache: Shape) -> None:
 def check_kept(keep_heads: bool, has_k: bool, has_v: bool) -> None:
     """Raise ValueError if outputs are given for heads that are not kept."""
     if not keep_heads and (has_k or has_v):
-        raise ValueError(f"{'v_out' if has_v else 'k_out'}: is given without keep_heads=True; pass both or none")
+        raise ValueError(
+            f"{'v_out' if has_v else 'k_out'}: is given, but keep_heads is False; pass None or keep_heads=True"
+        )
 
 
 def with_scales(form: Form, k: Shape, k_scale: Kind, v_scale: Kind) -> Form:

@@ -33,9 +33,9 @@ def layernorm(
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
-        gemma: the factors, shape (hidden_size,), the input's dtype or float32; FlashInfer's name for gamma. None for no
-            factors.
-        beta: what is added, like `gemma`; None, without `gemma`, adds nothing.
+        gemma: the factors, shape (hidden_size,), the input's dtype or float32; FlashInfer's name for gamma. None, with
+            `beta` None, for no parameters.
+        beta: what is added, like `gemma`.
         eps: added to the variance.
         out: where to write, like the input; None allocates. It may be the input itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
@@ -47,6 +47,7 @@ def layernorm(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -68,8 +69,8 @@ def layernorm_with_statistics(
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
-        gemma: the factors, shape (hidden_size,), the input's dtype or float32; None, together with `beta`, for none.
-        beta: what is added, like `gemma`; None, without `gemma`, adds nothing.
+        gemma: as in `layernorm`.
+        beta: as in `layernorm`.
         eps: added to the variance.
         out: where to write the norm, like the input; None allocates. It may be the input itself.
         mean: where to write the mean of each row, float32, as many elements as there are rows; None allocates (...).
@@ -78,11 +79,12 @@ def layernorm_with_statistics(
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        `out`, `mean` and `rstd`.
+        ``(out, mean, rstd)``.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -143,6 +145,7 @@ def layernorm_quantize(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np

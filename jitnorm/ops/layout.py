@@ -31,6 +31,7 @@ def block_scale_interleave(unswizzled_sf: Tensor, *, out: Tensor | None = None, 
     Raises:
         ValueError: a shape, dtype, device or stride that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -69,6 +70,7 @@ def shuffle_matrix_a(input_tensor: Tensor, epilogue_tile_m: int, *, stream: Any 
     Raises:
         ValueError: a shape, dtype, device or stride that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -108,6 +110,7 @@ def shuffle_matrix_sf_a(
     Raises:
         ValueError: a shape, dtype, device, stride or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np

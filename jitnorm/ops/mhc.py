@@ -12,6 +12,7 @@ from jitnorm.interop import framework_of
 from jitnorm.interop.dynamo import replace_in_graphs
 from jitnorm.interop.taken import Merged
 from jitnorm.kernels.config_rules import MAX_STREAMS
+from jitnorm.kernels.mhc_rules import MAX_SINKHORN
 from jitnorm.ops.forms import Form, Known, Shape, text_of
 
 _PRE = Form(
@@ -182,6 +183,8 @@ def _pre_calls(
     *splits: int,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     count, form = count_of_streams("residual", residual), _PRE_OF_TORCH if is_of_torch else _PRE
+    if sinkhorn_rounds == 0:  # a configuration's word for other kernels; it checks all else
+        raise ValueError(f"sinkhorn_rounds: is 0; expected an int from 1 to {MAX_SINKHORN}")
     if not has_k:
         form = replace(form, numbers={"k": count * (residual[-1] or 0)})
     return dispatcher_of(op, enable_pdl, count, sinkhorn_rounds, *splits), form
@@ -242,7 +245,7 @@ def mhc_post_of_torch(x: Any, residual: Any, post_layer_mix: Any, comb_res_mix: 
 def _post_calls(residual: Shape, enable_pdl: bool | None, streams: int | None) -> tuple[Dispatcher, Form]:
     count = count_of_streams("residual", residual)
     if streams not in (None, count) or (streams and len(residual) < 3):
-        raise ValueError(f"residual: shape is {text_of(residual)}; expected (..., {streams}, H)")
+        raise ValueError(f"residual: shape is {text_of(residual)}; expected (..., {streams}, hidden_size)")
     return dispatcher_of(MHC_POST, enable_pdl, count), _POST_OF_TORCH if streams else _POST
 
 

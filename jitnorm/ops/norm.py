@@ -45,9 +45,9 @@ def rmsnorm(
         out: where to write, like the input; None allocates. It may be the input itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         batched: whether the first dimension of the input, (B, ..., hidden_size), counts matrices, each with its own
-            weight: `weight` then has the shape (B, hidden_size). Such calls have no gradient.
-        rounding: ``once``, ``output`` (the same here), or ``hf``: as in Transformers and vLLM, ``input / sqrt(...)`` is
-            rounded to the input's dtype before it is multiplied by the weight.
+            weight: `weight` must then be given, of shape (B, hidden_size). Such calls have no gradient.
+        rounding: ``once`` or ``output``, the same here; or ``hf`` or ``vllm``: as in Transformers and vLLM, ``input /
+            sqrt(...)`` is rounded to the input's dtype before it is multiplied by the weight.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -75,8 +75,8 @@ def rmsnorm_bias(
 ) -> Tensor:  # fmt: skip
     """RMSNorm with a bias: the norm, times the weight, plus the bias, which has the weight's shape and dtype.
 
-    The other arguments are as in `rmsnorm`. Arithmetic is float32 with, by default, one rounding at the end; with
-    ``rounding="hf"`` the product with the weight is rounded, too.
+    Both must be given. Everything else is as in `rmsnorm`. Arithmetic is float32 with, by default, one rounding at the
+    end; with ``rounding="hf"`` or ``"vllm"`` the product with the weight is rounded, too.
 
     Example:
         >>> import numpy as np
@@ -101,9 +101,9 @@ def rmsnorm_silu(
         eps: added to the mean of squares.
         out: where to write, like the input; None allocates. It may be the input itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
-        activation: activation of the norm: ``"silu"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or ``"relu2"``.
-        rounding: ``once``, ``output`` (the same here), or ``hf``: as in torch step by step, the norm is rounded as
-            `rmsnorm` does with this rounding before it is activated.
+        activation: activation of the norm, one of those of `quantize`.
+        rounding: ``once`` or ``output``, the same here; or ``hf`` or ``vllm``: as in torch step by step, the norm is
+            rounded as `rmsnorm` does with this rounding before it is activated.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -112,6 +112,7 @@ def rmsnorm_silu(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -142,7 +143,7 @@ def gemma_rmsnorm(
     rounding: str = "once",
     stream: Any = None,
 ) -> Tensor:
-    """RMSNorm for Gemma: the weight is ``weight + 1``. Everything else is as in `rmsnorm`.
+    """RMSNorm for Gemma: the weight, which must be given, is ``weight + 1``. Everything else is as in `rmsnorm`.
 
     Transformers' norm rounds once as well, so all values of `rounding` give the same result.
 
@@ -172,13 +173,14 @@ def fused_add_rmsnorm(
     """Add the residual to the input, then RMSNorm of the float32 sum; in place unless told otherwise.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride. Becomes the norm.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
+            Becomes the norm.
         residual: like the input. Becomes the sum, rounded to its dtype.
         weight: shape (hidden_size,), the input's dtype or float32; None for no weight.
         eps: added to the mean of squares.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
-        out: where to write the norm instead.
-        residual_out: where to write the sum instead.
+        out: where to write the norm instead, like the input.
+        residual_out: where to write the sum instead, like the input.
         batched: as in `rmsnorm`.
         rounding: as in `rmsnorm`; with ``hf``, the stored, rounded sum is normalized, with ``vllm`` the unrounded one.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
@@ -186,6 +188,7 @@ def fused_add_rmsnorm(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework, or cannot be written, such as a JAX array.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -216,7 +219,7 @@ def gemma_fused_add_rmsnorm(
     rounding: str = "once",
     stream: Any = None,
 ) -> None:
-    """`fused_add_rmsnorm` for Gemma: the weight is ``weight + 1``.
+    """`fused_add_rmsnorm` for Gemma: the weight, which must be given, is ``weight + 1``.
 
     Example:
         >>> import numpy as np

@@ -112,15 +112,15 @@ def gated_add_layernorm_quantize(
 
 def _calls(
     gives_scale: bool, of_global: Kind, of_scale: Kind, adds: bool, has_gate: bool, has_gate_bias: bool,
-    has_scale_bias: bool, has_shift_bias: bool, has_scale: bool, spec: QuantSpec, enable_pdl: bool | None,
-    rounding: str, batched: bool, per_matrix: bool, op: Op,
+    has_scale_bias: bool, has_shift_bias: bool, has_scale: bool, gives_sum: bool, spec: QuantSpec,
+    enable_pdl: bool | None, rounding: str, batched: bool, per_matrix: bool, op: Op,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     """The dispatcher of the calls of an op with such options, and their form."""
     spec = with_kinds(spec, of_global, of_scale)
     batch, _, per_matrix = kind_of_batch(spec, batched, False, per_matrix)
     options: tuple[bool, ...] = (has_gate_bias, has_scale)
     if op is ADAPTIVE_LAYERNORM_QUANTIZE:
-        options = _of_branch(adds, has_gate, has_scale_bias, has_shift_bias, has_gate_bias, has_scale)
+        options = _of_branch(adds, has_gate, has_scale_bias, has_shift_bias, has_gate_bias, has_scale, gives_sum)
     dispatcher = rounded_dispatcher(op, enable_pdl, rounding, spec, batch, per_matrix, *options)
     others = (
         "residual branch_gate gemma beta modulation_scale modulation_shift gate_bias scale_bias shift_bias "
@@ -134,7 +134,7 @@ def _calls(
 _CALLS = Known(
     _calls,
     "input out out_scale? global_scale* scale* residual? branch_gate? gemma beta modulation_scale modulation_shift "
-    "gate_bias? scale_bias? shift_bias? branch_scale? residual_out eps",
+    "gate_bias? scale_bias? shift_bias? branch_scale? residual_out? eps",
 )
 
 
@@ -155,13 +155,14 @@ def adaptive_layernorm(
         shift: like the input.
         eps: added to the variance.
         residual: like the input; None adds nothing.
-        gate: like the input; None for none.
+        gate: like the input, which it multiplies even without a residual; None for none.
         scale_bias: float32, shape (hidden_size,), added to the scale; None adds nothing.
         shift_bias: float32, shape (hidden_size,), added to the shift; None if `scale_bias` is.
         gate_bias: float32, shape (hidden_size,), added to the gate; None adds nothing.
         input_scale: float32 tensor of one element that multiplies the input, or its gate; None for none.
         out: where to write the norm, like the input; None allocates. It may be the input itself.
-        residual_out: where to write the sum, like the input; None allocates. It may be the residual itself.
+        residual_out: where to write the sum, like the input, only with a residual; None allocates. It may be the
+            residual itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
@@ -188,16 +189,16 @@ def adaptive_layernorm(
 
 def _adaptive_calls(
     adds: bool, has_gate: bool, has_gate_bias: bool, has_scale_bias: bool, has_shift_bias: bool, has_scale: bool,
-    enable_pdl: bool | None,
+    gives_sum: bool, enable_pdl: bool | None,
 ) -> tuple[Dispatcher, Form]:  # fmt: skip
     """The dispatcher of the calls of `adaptive_layernorm` with such options, and their form."""
-    options = _of_branch(adds, has_gate, has_scale_bias, has_shift_bias, has_gate_bias, has_scale)
+    options = _of_branch(adds, has_gate, has_scale_bias, has_shift_bias, has_gate_bias, has_scale, gives_sum)
     return rounded_dispatcher(ADAPTIVE_LAYERNORM, enable_pdl, "once", *options), _ADAPTIVE_FORM
 
 
 _ADAPTIVE_ARGUMENTS = (
     "input residual? branch_gate? modulation_scale modulation_shift gate_bias? scale_bias? shift_bias? branch_scale? "
-    "out residual_out eps"
+    "out residual_out? eps"
 )
 _ADAPTIVE = Known(_adaptive_calls, _ADAPTIVE_ARGUMENTS)
 
@@ -266,12 +267,15 @@ def adaptive_layernorm_quantize(
 
 
 def _of_branch(
-    adds: bool, has_gate: bool, has_scale_bias: bool, has_shift_bias: bool, has_gate_bias: bool, has_scale: bool
-) -> tuple[bool, bool, bool, bool, bool]:
+    adds: bool, has_gate: bool, has_scale_bias: bool, has_shift_bias: bool, has_gate_bias: bool, has_scale: bool,
+    gives_sum: bool,
+) -> tuple[bool, bool, bool, bool, bool]:  # fmt: skip
     """The options that say which tensors are given; ValueError if one is missing its counterpart."""
     if has_scale_bias != has_shift_bias:
         name, other = ("scale_bias", "shift_bias") if has_scale_bias else ("shift_bias", "scale_bias")
         raise ValueError(f"{name}: is given, but {other} is None; pass both or neither")
     if has_gate_bias and not has_gate:
         raise ValueError("gate_bias: is given, but gate is None; pass both, or no gate_bias")
+    if gives_sum and not adds:
+        raise ValueError("residual_out: is given, but residual is None; pass both or neither")
     return adds, has_gate, has_scale_bias, has_gate_bias, has_scale

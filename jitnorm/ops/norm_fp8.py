@@ -26,17 +26,18 @@ def rmsnorm_quant(
 
     Args:
         out: where to write, shape of the input, float8_e4m3fn or float8_e5m2; rows at any stride.
-        input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
         weight: shape (hidden_size,), the input's dtype or float32.
         scale: float32 tensor of one element on the input's device, a divisor.
         eps: added to the mean of squares.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
-        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
+        rounding: as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import ml_dtypes, numpy as np
@@ -53,7 +54,16 @@ def gemma_rmsnorm_quant(
     out: Any, input: Any, weight: Any, scale: Any, eps: float = 1e-06, enable_pdl: bool | None = None,
     *, rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
-    """`rmsnorm_quant` for Gemma: the weight is ``weight + 1``."""
+    """`rmsnorm_quant` for Gemma: the weight is ``weight + 1``.
+
+    Example:
+        >>> import ml_dtypes, numpy as np
+        >>> x, scale = np.array([[3.0, 4.0]], np.float16), np.array([0.5], np.float32)
+        >>> out = np.empty((1, 2), ml_dtypes.float8_e4m3fn)
+        >>> gemma_rmsnorm_quant(out, x, np.zeros(2, np.float16), scale, eps=0.0)
+        >>> out.astype(float).tolist()
+        [[1.75, 2.25]]
+    """
     _quant(GEMMA_RMSNORM_QUANT, out, input, None, weight, scale, eps, enable_pdl, rounding, stream)
 
 
@@ -61,7 +71,19 @@ def fused_add_rmsnorm_quant(
     out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float = 1e-06,
     enable_pdl: bool | None = None, *, rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
-    """Add the residual, then `rmsnorm_quant` of the float32 sum; only the residual is overwritten, by the sum."""
+    """Add the residual, then `rmsnorm_quant` of the float32 sum.
+
+    The input is unchanged. The residual, like the input, becomes the sum, rounded to its dtype. Everything else is as
+    in `rmsnorm_quant`.
+
+    Example:
+        >>> import ml_dtypes, numpy as np
+        >>> x, residual = np.array([[1.0, 1.0]], np.float16), np.array([[2.0, 3.0]], np.float16)
+        >>> out = np.empty((1, 2), ml_dtypes.float8_e4m3fn)
+        >>> fused_add_rmsnorm_quant(out, x, residual, np.ones(2, np.float16), np.array([0.5], np.float32), eps=0.0)
+        >>> out.astype(float).tolist(), residual.tolist()
+        ([[1.75, 2.25]], [[3.0, 4.0]])
+    """
     _quant(FUSED_ADD_RMSNORM_QUANT, out, input, residual, weight, scale, eps, enable_pdl, rounding, stream)
 
 
@@ -69,7 +91,16 @@ def gemma_fused_add_rmsnorm_quant(
     out: Any, input: Any, residual: Any, weight: Any, scale: Any, eps: float = 1e-06,
     enable_pdl: bool | None = None, *, rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
-    """`fused_add_rmsnorm_quant` for Gemma: the weight is ``weight + 1``."""
+    """`fused_add_rmsnorm_quant` for Gemma: the weight is ``weight + 1``.
+
+    Example:
+        >>> import ml_dtypes, numpy as np
+        >>> x, residual = np.array([[1.0, 1.0]], np.float16), np.array([[2.0, 3.0]], np.float16)
+        >>> out, scale = np.empty((1, 2), ml_dtypes.float8_e4m3fn), np.array([0.5], np.float32)
+        >>> gemma_fused_add_rmsnorm_quant(out, x, residual, np.zeros(2, np.float16), scale, eps=0.0)
+        >>> out.astype(float).tolist()
+        [[1.75, 2.25]]
+    """
     _quant(GEMMA_FUSED_ADD_RMSNORM_QUANT, out, input, residual, weight, scale, eps, enable_pdl, rounding, stream)
 
 
@@ -94,7 +125,16 @@ def fused_add_rms_norm_static_fp8_quant(
     result: Any, input: Any, residual: Any, weight: Any, scale: Any, epsilon: float, *,
     enable_pdl: bool | None = None, rounding: str = "once", stream: Any = None,
 ) -> None:  # fmt: skip
-    """`fused_add_rmsnorm_quant` with vLLM's name and order of arguments."""
+    """`fused_add_rmsnorm_quant` with vLLM's name and order of arguments.
+
+    Example:
+        >>> import ml_dtypes, numpy as np
+        >>> x, residual = np.array([[1.0, 1.0]], np.float16), np.array([[2.0, 3.0]], np.float16)
+        >>> result, scale = np.empty((1, 2), ml_dtypes.float8_e4m3fn), np.array([0.5], np.float32)
+        >>> fused_add_rms_norm_static_fp8_quant(result, x, residual, np.ones(2, np.float16), scale, 0.0)
+        >>> result.astype(float).tolist()
+        [[1.75, 2.25]]
+    """
     _quant(
         FUSED_ADD_RMS_NORM_STATIC_FP8_QUANT,
         result,

@@ -45,12 +45,13 @@ def fused_add_rmsnorm_fp8_block_quant(
         weight: shape (hidden_size,), the input's dtype or float32.
         eps: added to the mean of squares.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
-        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
+        rounding: as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework, or cannot be written, such as a JAX array.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import ml_dtypes, numpy as np
@@ -92,14 +93,14 @@ def rms_norm_dynamic_per_token_quant(
     function, it has no int8 output.
 
     Args:
-        input: float16, bfloat16 or float32, shape (..., hidden_size); rows at any stride.
+        input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
         weight: shape (hidden_size,), the input's dtype or float32.
         epsilon: added to the mean of squares.
         quant_dtype: float8_e4m3fn or float8_e5m2, a dtype of a framework or its name.
         scale_ub: float32 tensor of one element on the input's device that limits amax; None for no limit.
         residual: like the input, or None; added first, and becomes the sum, rounded to its dtype.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
-        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
+        rounding: as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -162,7 +163,7 @@ def rms_norm_per_block_quant(
         is_scale_transposed: whether the scales are stored column by column.
         has_tma_aligned_scales: whether each of these columns is padded with zeros to a multiple of 4 rows.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
-        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
+        rounding: as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:

@@ -35,9 +35,9 @@ def rmsnorm_gated(
 ) -> Tensor:
     """RMSNorm with gates: ``rmsnorm(input) * silu(gate)``, or ``rmsnorm(input * silu(gate))``.
 
-    The first is that of Gated DeltaNet (Qwen3-Next, Kimi Linear), over heads in the last dimension; the second that of
-    Mamba 2, where groups of a row are normalized separately. All arithmetic is float32 with, by default, one rounding
-    at the end; docs/numerics.md defines every bit.
+    The first is that of Gated DeltaNet (Yang, Kautz and Hatamizadeh, 2024; in Qwen3-Next and Kimi Linear), over heads
+    in the last dimension; the second that of Mamba 2 (Dao and Gu, 2024), where groups of a row are normalized
+    separately. All arithmetic is float32 with, by default, one rounding at the end; docs/numerics.md defines every bit.
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), 1 to 262144 elements per row; rows at any stride.
@@ -47,12 +47,12 @@ def rmsnorm_gated(
         out: where to write, like the input; None allocates. It may be the input itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         bias: like `weight`, or None; added to the product with the weight.
-        activation: activation of the gates: ``"silu"``, ``"sigmoid"``, ``"gelu"`` (by erf), ``"gelu_tanh"`` or
-            ``"relu2"``.
+        activation: activation of the gates: ``"sigmoid"`` or one of those of `quantize`.
         norm_before_gate: whether the gates multiply the norm instead of the input.
         group_size: columns that are normalized together, a divisor of the hidden size; None: all.
-        rounding: ``once``, ``output`` (the same here), or ``hf``: as in Transformers, ``input / sqrt(...)`` is rounded
-            to the input's dtype before it is multiplied by the weight, and so is the norm before gates multiply it.
+        rounding: ``once`` or ``output``, the same here; or ``hf`` or ``vllm``: as in Transformers, ``input /
+            sqrt(...)`` is rounded to the input's dtype before it is multiplied by the weight, and so is the norm before
+            gates multiply it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -61,6 +61,7 @@ def rmsnorm_gated(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -143,6 +144,7 @@ def rmsnorm_gated_quantize(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -205,7 +207,9 @@ def _groups(input: Any, group_size: int | None) -> int:
     check_shaped(input, "input")
     columns = input.shape[-1] if len(input.shape) else 0
     if type(group_size) is not int or group_size < 1 or columns % group_size:
-        raise ValueError(f"group_size: is {group_size!r}, which does not divide the hidden size {columns}")
+        raise ValueError(
+            f"group_size: is {group_size!r}; expected None or an int that divides {columns}, the hidden size"
+        )
     return max(1, columns // group_size)
 
 

@@ -45,7 +45,7 @@ def rmsnorm_mxfp8quant(
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         output_both_sf_layouts: write the scales in both layouts, with the swizzled one in `block_scale`.
         block_scale_unswizzled: where to write the linear scales in that case; None allocates.
-        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
+        rounding: as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:

@@ -32,7 +32,7 @@ def qk_rmsnorm_rope(
     head_size: int | None = None,
     stream: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """RMSNorm of each head of the queries and the keys, then rotary position embedding (RoPE), in one launch.
+    """RMSNorm of each head of the queries and the keys, then rotary position embedding, as `rope`, in one launch.
 
     The two may be views cut out of one packed QKV tensor, and may be written in place.
 
@@ -56,9 +56,9 @@ def qk_rmsnorm_rope(
         k_out: where to write, like `k`; None allocates. It may be `k` itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         unit_bias: whether 1 is added to the weights, as in Gemma.
-        rounding: what is rounded to the dtype of `q` besides the results: nothing (``once``), or each step as in
-            Transformers (``hf``): those of the norm as in `rmsnorm`, both products with a cosine and a sine, and their
-            sum.
+        rounding: what is rounded to the dtype of `q` besides the results: nothing (``once`` or ``output``), or each
+            step as in Transformers (``hf`` or ``vllm``): those of the norm as in `rmsnorm`, both products with a cosine
+            and a sine, and their sum.
         head_size: None normalizes each head separately. Otherwise the last dimension of `q`, `k` and the weights is
             several heads of 16, 32, 64, 128, 256 or 512 elements side by side, which are normalized together, as in
             OLMo 2 and in video models, and rotated separately: for a token with a single norm, `q` has the shape
@@ -71,6 +71,7 @@ def qk_rmsnorm_rope(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -125,7 +126,7 @@ def qk_rmsnorm_rope_quant(
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         unit_bias: whether 1 is added to the weights.
         rounding: what is rounded before the encoding: nothing (``once``); the result (``output``), which gives the
-            codes of `qk_rmsnorm_rope` and then `quantize`; or each step (``hf``).
+            codes of `qk_rmsnorm_rope` and then `quantize`; or each step (``hf`` or ``vllm``).
         head_size: as in `qk_rmsnorm_rope`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 

@@ -28,7 +28,7 @@ def rmsnorm_quantize(
         eps: added to the mean of squares.
         scale_layout: ``linear``, ``128x4`` or ``8x4``.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
-        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
+        rounding: as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -38,6 +38,7 @@ def rmsnorm_quantize(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -79,7 +80,7 @@ def mhc_rmsnorm_quantize(
         eps: added to the mean of squares.
         scale_layout: ``linear``, ``128x4`` or ``8x4``.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
-        rounding: ``once``, ``output`` or ``hf``, as in `norm_quantize`.
+        rounding: as in `norm_quantize`.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -88,6 +89,7 @@ def mhc_rmsnorm_quantize(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np

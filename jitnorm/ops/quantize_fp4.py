@@ -9,7 +9,7 @@ from jitnorm.catalogue.op import Op
 from jitnorm.catalogue.quantizers import FP4_QUANTIZE, MXFP4_QUANTIZE, NVFP4_QUANTIZE
 from jitnorm.catalogue.sf_layout import SfLayout
 from jitnorm.dispatch import Dispatcher, dispatcher_of
-from jitnorm.interop import check_shaped, framework_of
+from jitnorm.interop import check_shaped, framework_of, kind_of
 from jitnorm.kernels.numerics import round_up
 from jitnorm.ops.forms import Form, Known
 from jitnorm.ops.layout import shuffle_matrix_a, shuffle_matrix_sf_a
@@ -35,7 +35,9 @@ def fp4_quantize(
 ) -> tuple[Any, Any]:
     """FP4 quantization: blocks of 16 or 32 E2M1 codes with scales in E4M3 (NVFP4) or UE8M0 (MXFP4).
 
-    docs/numerics.md defines every bit. The same bytes come from every GPU and from the CPU.
+    A scale is ``amax / 6`` of its block, times the global scale, rounded to E4M3, or up to a power of two.
+    docs/numerics.md defines every bit. The same bytes come from every GPU and from the CPU. MXFP4 is that of the Open
+    Compute Project, "OCP Microscaling Formats (MX) Specification" (2023), NVFP4 that of NVIDIA's Blackwell GPUs.
 
     Args:
         input: float16, bfloat16, float32 or float8_e4m3fn, shape (..., K), up to 262144 elements per row, divisible by
@@ -217,9 +219,7 @@ def largest_scale(scale: Any) -> float | None:
     if scale is None:
         return None
     if not isinstance(scale, (int, float)) and not hasattr(scale, "item"):
-        raise TypeError(
-            f"a_global_sf: is a {type(scale).__name__}; expected a number, a tensor that has item(), or None"
-        )
+        raise TypeError(f"a_global_sf: is {kind_of(scale)}; expected a number, a tensor that has item(), or None")
     try:
         value = float(scale if isinstance(scale, (int, float)) else scale.item())
     except RuntimeError as error:

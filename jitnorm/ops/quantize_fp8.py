@@ -21,15 +21,17 @@ def mxfp8_quantize(
     *,
     stream: Any = None,
 ) -> tuple[Any, Any]:
-    """MXFP8 quantization: blocks of 32 E4M3 codes with scales in UE8M0.
+    """MXFP8 quantization: blocks of 32 E4M3 codes with scales in UE8M0, the power of two at or above ``amax / 448``.
 
-    docs/numerics.md defines every bit. The same bytes come from every GPU and from the CPU.
+    docs/numerics.md defines every bit. The same bytes come from every GPU and from the CPU. The format is that of the
+    Open Compute Project, "OCP Microscaling Formats (MX) Specification" (2023).
 
     Args:
         input: float16, bfloat16, float32 or float8_e4m3fn, shape (..., K), up to 262144 elements per row, divisible by
             32; rows at any stride.
         is_sf_swizzled_layout: whether the scales have the 128x4 layout for block-scaled MMA.
-        alignment: the multiple of 32 to which K is rounded up; codes and scales of the added columns are zero.
+        alignment: K is rounded up to a multiple of it, itself a multiple or a divisor of 32; codes and scales of the
+            added columns are zero.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         backend: ``cuda`` or ``cute-dsl``, which are the same kernel here.
         sf_swizzle_layout: an `SfLayout` or FlashInfer's, in place of `is_sf_swizzled_layout`; or None.

@@ -29,8 +29,9 @@ def rope(
 ) -> tuple[Tensor, Tensor]:
     """Rotary position embedding (RoPE) of each head of the queries and the keys, in one launch.
 
-    `qk_rmsnorm_rope` without the norm, for models such as Llama that have none there. The two may be views of one
-    packed QKV tensor, and may be written in place.
+    A pair (a, b) becomes ``(a cos - b sin, b cos + a sin)``, the formula of Su et al., "RoFormer: Enhanced Transformer
+    with Rotary Position Embedding" (2021). For models such as Llama, which have no norm there; `qk_rmsnorm_rope` has
+    one. The two may be views of one packed QKV tensor, and may be written in place.
 
     Args:
         q: float16, bfloat16 or float32, shape (..., q_heads, head_size), such as (tokens, q_heads, head_size); up to
@@ -48,8 +49,8 @@ def rope(
         q_out: where to write, like `q`; None allocates. It may be `q` itself.
         k_out: where to write, like `k`; None allocates. It may be `k` itself.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
-        rounding: what is rounded to the dtype of `q` besides the results: nothing (``once``), or each step as in
-            Transformers (``hf``): both products with a cosine and a sine, and their sum.
+        rounding: what is rounded to the dtype of `q` besides the results: nothing (``once`` or ``output``), or each
+            step as in Transformers (``hf`` or ``vllm``): both products with a cosine and a sine, and their sum.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
@@ -58,6 +59,7 @@ def rope(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -112,7 +114,7 @@ def rope_quant(
         k_out: where to write, shape of `k`; None allocates.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         rounding: what is rounded before the encoding: nothing (``once``); the result (``output``), which gives the
-            codes of `rope` and then `quantize`; or each step (``hf``).
+            codes of `rope` and then `quantize`; or each step (``hf`` or ``vllm``).
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:

@@ -66,6 +66,7 @@ def rope_cache(
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework, or a JAX array, which cannot be written.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np

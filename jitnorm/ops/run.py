@@ -33,6 +33,7 @@ def run(dispatcher: Dispatcher, named: dict[str, Any], stream: Any) -> dict[str,
     Raises:
         ValueError: a shape, dtype, device, stride or alignment that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework, or tensors of two frameworks.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
     """
     kind = type(named[dispatcher.first])
     fast_path = dispatcher.fast_paths.get(kind)

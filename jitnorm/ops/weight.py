@@ -6,7 +6,7 @@ from typing import Any
 
 from jitnorm.catalogue.quantizers import QUANTIZE_WEIGHT
 from jitnorm.dispatch import Dispatcher, dispatcher_of
-from jitnorm.kernels.quant_spec import NVFP4, QuantSpec, require_one_of
+from jitnorm.kernels.quant_spec import NVFP4, QuantSpec
 from jitnorm.ops.forms import Form, Kind, Known, Shape, text_of
 from jitnorm.ops.general import record_of, with_kinds
 from jitnorm.quantized import QuantizedTensor
@@ -33,6 +33,7 @@ def quantize_weight(
     Raises:
         ValueError: a shape, dtype, device, stride or option that is not allowed.
         TypeError: an argument that is not a tensor of a supported framework.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import numpy as np
@@ -45,10 +46,11 @@ def quantize_weight(
 
 
 def _calls(shape: Shape, of_global: Kind, spec: QuantSpec) -> tuple[Dispatcher, Form]:
+    if isinstance(of_global, str):
+        raise ValueError(f"global_scale: is {of_global!r}; expected a float32 tensor or None")
     spec = with_kinds(spec, of_global, False)
-    if spec.element != "e2m1" or spec.scale_layout != "linear":
-        raise ValueError(f"spec: is {spec}; allowed are formats of e2m1 in the linear layout")
-    require_one_of("global_scale", spec.global_scale, ("none", "given"))
+    if spec.element != "e2m1" or spec.scale_layout != "linear" or spec.global_scale not in ("none", "given"):
+        raise ValueError(f"spec: is {spec}; expected e2m1 in the linear layout, such as jitnorm.NVFP4")
     dispatcher = dispatcher_of(QUANTIZE_WEIGHT, None, spec)
     if len(shape) != 2 or shape[0] is None or shape[0] % int(spec.block_size):
         raise ValueError(f"w: shape is {text_of(shape)}; expected (K, N), K a multiple of {spec.block_size}, so pad it")

@@ -38,8 +38,15 @@ def round_to(y: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
         dtype: float16 or bfloat16 (ml_dtypes), whose NaN becomes 0x7FFF, or float32, whose NaN becomes
             0x7FFFFFFF and whose numbers stay.
 
+    Returns:
+        y in that dtype.
+
     Raises:
         TypeError: dtype is another one, or y is not floating point.
+
+    Example:
+        >>> round_to(np.array([2049], np.float32), np.float16).tolist()
+        [2048.0]
     """
     dtype = np.dtype(dtype)
     if dtype not in (FLOAT16, BFLOAT16, FLOAT32):
@@ -58,8 +65,15 @@ def encode_e2m1(v: NDArray[Any]) -> NDArray[np.uint8]:
     Args:
         v: float32 (float16, bfloat16 and E4M3 are widened), any shape. The sign of zero is kept.
 
+    Returns:
+        codes, uint8 in the shape of v.
+
     Raises:
         TypeError: v has another dtype.
+
+    Example:
+        >>> [hex(code) for code in encode_e2m1(np.array([1, -6, 7], np.float32))]
+        ['0x2', '0xf', '0x7']
     """
     return _encode(as_float32(v, "v"), _E2M1, sign_bit=0x8)
 
@@ -70,6 +84,10 @@ def decode_e2m1(codes: NDArray[np.uint8]) -> NDArray[np.float32]:
     Raises:
         TypeError: codes has another dtype.
         IndexError: A code is above 0xF; packed codes must be split into their nibbles first.
+
+    Example:
+        >>> decode_e2m1(np.array([0x2, 0xF], np.uint8)).tolist()
+        [1.0, -6.0]
     """
     return _decode(codes, _E2M1)
 
@@ -80,8 +98,15 @@ def encode_e4m3(v: NDArray[Any]) -> NDArray[np.uint8]:
     Args:
         v: float32 (float16, bfloat16 and E4M3 are widened), any shape. The sign of zero is kept.
 
+    Returns:
+        codes, uint8 in the shape of v.
+
     Raises:
         TypeError: v has another dtype.
+
+    Example:
+        >>> [hex(code) for code in encode_e4m3(np.array([1, -500], np.float32))]
+        ['0x38', '0xfe']
     """
     return _encode(as_float32(v, "v"), _E4M3, sign_bit=0x80)
 
@@ -91,6 +116,10 @@ def decode_e4m3(codes: NDArray[np.uint8]) -> NDArray[np.float32]:
 
     Raises:
         TypeError: codes has another dtype.
+
+    Example:
+        >>> decode_e4m3(np.array([0x38, 0xFE], np.uint8)).tolist()
+        [1.0, -448.0]
     """
     return _decode(codes, np.append(_E4M3, NAN))
 
@@ -101,8 +130,15 @@ def encode_e5m2(v: NDArray[Any]) -> NDArray[np.uint8]:
     Args:
         v: float32 (float16, bfloat16 and E4M3 are widened), any shape. The sign of zero is kept.
 
+    Returns:
+        codes, uint8 in the shape of v.
+
     Raises:
         TypeError: v has another dtype.
+
+    Example:
+        >>> [hex(code) for code in encode_e5m2(np.array([1, -60000], np.float32))]
+        ['0x3c', '0xfb']
     """
     return _encode(as_float32(v, "v"), _E5M2, sign_bit=0x80)
 
@@ -112,6 +148,10 @@ def decode_e5m2(codes: NDArray[np.uint8]) -> NDArray[np.float32]:
 
     Raises:
         TypeError: codes has another dtype.
+
+    Example:
+        >>> decode_e5m2(np.array([0x3C, 0xFB], np.uint8)).tolist()
+        [1.0, -57344.0]
     """
     return _decode(codes, np.append(_E5M2, np.array([np.inf, NAN, NAN, NAN], np.float32)))
 

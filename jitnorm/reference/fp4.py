@@ -69,6 +69,11 @@ def quantize_fp4(
     Raises:
         TypeError: y has another dtype.
         ValueError: An option is not allowed, or block_size does not divide H.
+
+    Example:
+        >>> codes, scales = quantize_fp4(np.full((1, 16), 3, np.float32), block_size=16, scale_format="e4m3")
+        >>> hex(codes[0, 0]), hex(scales[0, 0])
+        ('0x77', '0x30')
     """
     _require_format(block_size, scale_format, global_scale)
     require_member(scale_rounding, get_args(ScaleRounding), "scale_rounding")
@@ -231,6 +236,11 @@ def dequantize_fp4(
     Raises:
         TypeError: codes or scales is not uint8, or decode_scale is not float32.
         ValueError: An option is not allowed, or the shapes do not fit.
+
+    Example:
+        >>> codes, scales = np.full((1, 8), 0x77, np.uint8), np.array([[0x30]], np.uint8)
+        >>> dequantize_fp4(codes, scales, block_size=16, scale_format="e4m3")[0, 0].item()
+        3.0
     """
     _require_format(block_size, scale_format, global_scale)
     codes = as_uint8(codes, "codes", ndim=2)

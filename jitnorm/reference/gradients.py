@@ -89,6 +89,12 @@ def layernorm_backward_f32(
     Raises:
         TypeError: An array has a dtype that is not allowed.
         ValueError: An array has a shape that is not allowed.
+
+    Example:
+        >>> x, grad = np.array([[1, 5]], np.float32), np.array([[1, 0]], np.float32)
+        >>> mean, rstd = np.array([3], np.float32), np.array([0.5], np.float32)
+        >>> layernorm_backward_f32(grad, x, mean, rstd, np.ones(2, np.float32))[1].tolist()
+        [-1.0, 0.0]
     """
     values = as_float32(x, "x", ndim=2)
     for statistic, name in ((mean, "mean"), (rstd, "rstd")):
@@ -163,9 +169,14 @@ def sum_rows_f32(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
     Raises:
         TypeError: matrix has another dtype.
         ValueError: matrix is not 2-D.
+
+    Example:
+        >>> sum_rows_f32(np.array([[1, 2], [3, 4]], np.float32)).tolist()
+        [4.0, 6.0]
     """
     if matrix.dtype != FLOAT32 or matrix.ndim != 2:
-        raise (TypeError if matrix.dtype != FLOAT32 else ValueError)(f"matrix is {matrix.ndim}-D {matrix.dtype}")
+        error = TypeError if matrix.dtype != FLOAT32 else ValueError
+        raise error(f"matrix is {matrix.ndim}-D {matrix.dtype}; it must be 2-D float32")
     sums = np.zeros((_ACCUMULATORS, matrix.shape[1]), np.float32)
     for first in range(0, len(matrix), _ACCUMULATORS):
         rows = matrix[first : first + _ACCUMULATORS]

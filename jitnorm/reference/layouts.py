@@ -27,6 +27,10 @@ def swizzle_scales(scales: NDArray[np.uint8], layout: ScaleLayout) -> NDArray[np
     Raises:
         TypeError: scales is not uint8.
         ValueError: layout is unknown or scales is not 2-D.
+
+    Example:
+        >>> swizzle_scales(np.arange(8, dtype=np.uint8).reshape(2, 4), "8x4")[:8].tolist()
+        [0, 1, 2, 3, 4, 5, 6, 7]
     """
     rows, columns = as_uint8(scales, "scales", ndim=2).shape
     offsets, size = _scale_offsets(rows, columns, layout)
@@ -46,6 +50,11 @@ def unswizzle_scales(
     Raises:
         TypeError: flat is not uint8.
         ValueError: layout is unknown or flat has a size that does not fit.
+
+    Example:
+        >>> scales = np.arange(8, dtype=np.uint8).reshape(2, 4)
+        >>> unswizzle_scales(swizzle_scales(scales, "128x4"), 2, 4, "128x4").tolist()
+        [[0, 1, 2, 3], [4, 5, 6, 7]]
     """
     flat = as_uint8(flat, "flat")
     offsets, size = _scale_offsets(M, K, layout)

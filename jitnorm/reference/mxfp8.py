@@ -69,6 +69,11 @@ def dequantize_mxfp8(codes: NDArray[np.uint8], scales: NDArray[np.uint8]) -> NDA
     Raises:
         TypeError: codes or scales is not uint8.
         ValueError: The shapes do not fit.
+
+    Example:
+        >>> codes, scales = np.full((1, 32), 0x38, np.uint8), np.array([[128]], np.uint8)
+        >>> dequantize_mxfp8(codes, scales)[0, 0].item()
+        2.0
     """
     rows, columns = as_uint8(scales, "scales", ndim=2).shape
     require_shape(as_uint8(codes, "codes"), (rows, columns * _BLOCK_SIZE), "codes")

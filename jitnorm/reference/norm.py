@@ -49,6 +49,11 @@ def rmsnorm_f32(
     Raises:
         TypeError: An array has a dtype that is not listed above.
         ValueError: An array has a shape that is not listed above, or there is a weight_bias or bias without a weight.
+
+    Example:
+        >>> x, weight = np.array([[3, 4]], np.float32), np.array([1, 2], np.float32)
+        >>> rmsnorm_f32(x, weight, eps=0.0).astype(float).round(4).tolist()
+        [[0.8485, 2.2627]]
     """
 
     def rounded(values: NDArray[np.float32], *, is_needed: bool) -> NDArray[np.float32]:
@@ -96,6 +101,10 @@ def inv_rms_f32(h: NDArray[Any], eps: float = 1e-6) -> NDArray[np.float32]:
     Raises:
         TypeError: h has another dtype.
         ValueError: h is not 2-D or its rows are empty.
+
+    Example:
+        >>> inv_rms_f32(np.array([[2, 2]], np.float32), eps=0.0).tolist()
+        [0.5]
     """
     mean_square = sum_of_squares(h) / np.float32(h.shape[1])
     return canonical(ONE / np.sqrt(mean_square + np.float32(eps)))
@@ -182,6 +191,10 @@ def stored_residual(x: NDArray[Any], residual: NDArray[Any]) -> NDArray[Any]:
     Raises:
         TypeError: An array has a dtype that is not listed above.
         ValueError: An array has a shape that is not listed above.
+
+    Example:
+        >>> stored_residual(np.array([[2048]], np.float16), np.array([[1]], np.float16)).tolist()
+        [[2048.0]]
     """
     return round_to(_add(as_float32(x, "x", ndim=2), residual), x.dtype)
 

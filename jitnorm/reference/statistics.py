@@ -35,6 +35,10 @@ def sum_of_squares(h: NDArray[Any]) -> NDArray[np.float32]:
     Raises:
         TypeError: h has another dtype.
         ValueError: h is not 2-D or its rows are empty.
+
+    Example:
+        >>> sum_of_squares(np.array([[3, 4]], np.float32)).tolist()
+        [25.0]
     """
     return _tree_sum(lambda accumulator, v: fma(v, v, accumulator), as_rows(h, "h"))
 
@@ -90,6 +94,10 @@ def row_sum(h: NDArray[Any]) -> NDArray[np.float32]:
     Raises:
         TypeError: h has another dtype.
         ValueError: h is not 2-D or its rows are empty.
+
+    Example:
+        >>> row_sum(np.array([[3, 4]], np.float32)).tolist()
+        [7.0]
     """
     return _tree_sum(lambda accumulator, v: accumulator + v, as_rows(h, "h"))
 

@@ -62,7 +62,16 @@ class RMSNorm(torch.nn.Module):  # type: ignore[misc]
 
 
 class FusedAddRMSNorm(RMSNorm):
-    """`jitnorm.fused_add_rmsnorm` as a module; its arguments are those of `RMSNorm`."""
+    """`jitnorm.fused_add_rmsnorm` as a module; its arguments are those of `RMSNorm`.
+
+    Example:
+        >>> norm = FusedAddRMSNorm(64, dtype=torch.bfloat16)
+        >>> x, residual = (torch.ones(2, 64, dtype=torch.bfloat16) for _ in range(2))
+        >>> with torch.inference_mode():
+        ...     y, total = norm(x, residual)
+        >>> y is x, total is residual, float(total[0, 0])
+        (True, True, 2.0)
+    """
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
         """Add `x` to the residual and normalize the sum, both in place.
@@ -101,9 +110,15 @@ class NormQuant(RMSNorm):
         """Normalize and quantize rows.
 
         Args:
-            x: shape (..., hidden_size).
+            x: as the input of `jitnorm.norm_quantize`, shape (..., hidden_size).
             residual: added first, and becomes the sum; or None.
             scales: `global_scale`, `scale` and `scale_ub` of `jitnorm.norm_quantize`.
+
+        Returns:
+            the codes and scales.
+
+        Raises:
+            TypeError: gradients are recorded.
         """
         return norm_quantize(
             x, self.weight, spec=self.spec, residual=residual, eps=self.eps, unit_bias=self.unit_bias,
@@ -123,6 +138,12 @@ class LayerNorm(torch.nn.Module):  # type: ignore[misc]
         eps: added to the variance.
         device: device of the weight and the bias.
         dtype: dtype of the weight and the bias, the inputs' or float32; None: torch's default.
+
+    Example:
+        >>> norm = LayerNorm(2, eps=0.0)
+        >>> with torch.inference_mode():
+        ...     norm(torch.tensor([[1.0, 3.0]]))
+        tensor([[-1.,  1.]])
     """
 
     def __init__(

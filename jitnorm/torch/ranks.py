@@ -89,7 +89,7 @@ def _found(config: str, enable_pdl: bool | None, name: str, inputs: Mapping[str,
     dispatcher, workspace = _dispatcher(config, enable_pdl), workspace_named(name)
     ranks = dispatcher.options.get("ranks")
     if ranks != workspace.ranks:
-        raise ValueError(f"config: has ranks={ranks}, but the workspace is of {workspace.ranks}")
+        raise ValueError(f"config: has ranks={ranks}, but the workspace is of {workspace.ranks}; pass that number")
     for each, tensor in inputs.items():
         if tensor is not None and not {each, _OF_LAYERNORM.get(each)}.intersection(dispatcher.names):
             raise ValueError(f"{each}: is given, but config={config!r} leaves no use for it; pass None")

@@ -46,6 +46,7 @@ def fake_norm_quantize(
     Raises:
         ValueError: a shape, dtype, device, stride or option that is not allowed.
         TypeError: an argument that is no tensor of torch, or a scale that requires grad while gradients are recorded.
+        ToolchainMissingError: the kernel is not cached and no compiler for it is installed.
 
     Example:
         >>> import jitnorm

@@ -55,7 +55,8 @@ def build(job: Job, cache: Cache, backend: str) -> Outcome:
             load_or_build_kernel(job.config, job.target, cache, _backend_for(job, backend))
             _, found = _find(job, cache, toolchain)
         if found is None:
-            raise RuntimeError(f"the kernel was built, but cannot be stored in {cache.store.layout.root}")
+            where = cache.store.layout.root
+            raise RuntimeError(f"the kernel was built, but cannot be stored in {where}; the warning before says why")
     except Exception as error:
         return Outcome(job, "failed", perf_counter() - start, 0, key, f"{type(error).__name__}: {error}")
     return Outcome(job, status, perf_counter() - start, len(found.payload), key)

@@ -64,7 +64,7 @@ def _read_object(file: Path) -> dict[str, Any]:
         remedy = f"name a config.json or its folder{hint_of_hub(str(file))}"
         raise ValueError(f"model: cannot read {file}: {error}; {remedy}") from None
     if not isinstance(found, dict):
-        raise ValueError(f"model: {file} is not a JSON object")
+        raise ValueError(f"model: {file} is not a JSON object; name a config.json or its folder")
     return found
 
 
@@ -85,7 +85,9 @@ def model_of(config: Mapping[str, Any], name: str) -> Model:
     text = _text_part(config)
     hidden_size = _int(text, "hidden_size")
     if not hidden_size:
-        raise ValueError("has no hidden_size, not even in " + ", ".join(_NESTED))
+        raise ValueError(
+            f"has no hidden_size, not even in {', '.join(_NESTED)}; add it, or write a specification: --spec"
+        )
     kind = str(text.get("model_type") or config.get("model_type") or "")
     heads = _int(text, "num_attention_heads")
     head_size = _int(text, "head_dim") or (hidden_size // heads if heads else 0)

@@ -73,7 +73,7 @@ def read_model(table: dict[str, Any]) -> Model:
             raise ValueError(f"model: has {name!r}; allowed are {', '.join(sorted(known))}")
     for name in ("name", "hidden_size"):
         if name not in table:
-            raise ValueError(f"model: {table.get('name', 'one')!r} has no {name}")
+            raise ValueError(f"model: {table.get('name', 'one')!r} has no {name}; add it")
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in table.items()}
     if "activation" in values:
         require_one_of(f"activation of {table['name']}", values["activation"], tuple(_GATES))

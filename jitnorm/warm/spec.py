@@ -54,7 +54,7 @@ def load_entries(
 
 def _load(path: Path, overrides: dict[str, Any], including: tuple[Path, ...]) -> list[Entry]:
     if path.resolve() in including:
-        raise ValueError(f"spec: {path} includes itself")
+        raise ValueError(f"spec: {path} includes itself; remove one of its includes")
     table = read_toml(path)
     try:
         unknown = [name for name in table if name not in _TABLES]
@@ -76,7 +76,7 @@ def _own_entries(table: dict[str, Any], overrides: dict[str, Any]) -> list[Entry
     for kernel in table.get("kernel", []):
         choices = {**table.get("defaults", {}), **kernel}
         if "op" not in choices:
-            raise ValueError(f"kernel: {kernel} has no op")
+            raise ValueError(f"kernel: {kernel} has no op; name one, such as op = 'rmsnorm'")
         ops = choices.pop("op")
         found += multiply(ops, choices)
     return found

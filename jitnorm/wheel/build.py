@@ -86,5 +86,7 @@ def _cuda_kernels(jobs: Sequence[Job], cache: Cache, workers: int, backend: str)
         found[outcome.job] = cache.load(outcome.key)
     for job, artifact in found.items():
         if artifact is None:
-            raise RuntimeError(f"wheel: {job} was built, but is not in the cache {cache.store.layout.root}")
+            raise RuntimeError(
+                f"wheel: {job} was built, but is not in the cache {cache.store.layout.root}; see its log"
+            )
         yield keys[job], artifact

@@ -14,6 +14,7 @@ import jitnorm
 from jitnorm import comm, manager
 
 X, W = np.ones((4, 64), np.float16), np.ones(64, np.float16)
+STREAMS, MIXES, NUMBERS = np.ones((4, 2, 64), np.float16), np.ones((4, 8), np.float32), np.ones(8, np.float32)
 TEXT = "rmsnorm:hidden_size=64,input=float16"
 WRONG: Any = "yes"
 
@@ -75,6 +76,45 @@ def nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
             "gate_columns: is True; allowed are whole",
         ),
         (lambda: jitnorm.shuffle_matrix_a(X, WRONG), TypeError, "epilogue_tile_m: is 'yes'; expected a whole number"),
+        (
+            lambda: jitnorm.quantize(X, spec=jitnorm.FP8_TENSOR, scale=np.float32(2)),
+            TypeError,
+            "scale: is a NumPy scalar; expected an array, such as numpy.array([2.0])",
+        ),
+        (
+            lambda: jitnorm.quantize(X, spec=jitnorm.MXFP8, global_scale=NUMBERS[:1]),
+            ValueError,
+            "global_scale: is given, but e4m3/32/ue8m0/linear/none has none; pass None",
+        ),
+        (
+            lambda: jitnorm.quantize_weight(X, spec=jitnorm.MXFP8),
+            ValueError,
+            "spec: is e4m3/32/ue8m0/linear/none; expected e2m1 in the linear layout",
+        ),
+        (lambda: jitnorm.sum_rows(MIXES, WRONG), ValueError, "dtype: is 'yes'; allowed are 'float16', 'bfloat16'"),
+        (lambda: jitnorm.rmsnorm_bias_backward(X, X, None), TypeError, "weight: is None; expected a tensor"),
+        (
+            lambda: jitnorm.adaptive_layernorm(X, X, X, residual_out=X.copy()),
+            ValueError,
+            "residual_out: is given, but residual is None; pass both or neither",
+        ),
+        (
+            lambda: jitnorm.adaptive_layernorm_quantize(X, X, X, spec=jitnorm.MXFP8, residual_out=X.copy()),
+            ValueError,
+            "residual_out: is given, but residual is None; pass both or neither",
+        ),
+        (
+            lambda: jitnorm.mhc_pre_with_prenorm(STREAMS, MIXES, NUMBERS[:3], NUMBERS, sinkhorn_rounds=0),
+            ValueError,
+            "sinkhorn_rounds: is 0; expected an int from 1 to 100",
+        ),
+        (
+            lambda: jitnorm.rope(X[:, None], X[:, None], np.ones((4, 3), np.float16), np.zeros(4, np.int64)),
+            ValueError,
+            "cos_sin_cache: shape is (4, 3); expected (max_position, rotary_size), of which the second is even",
+        ),
+        (lambda: jitnorm.from_named_tensors(3, {}), TypeError, "tensors: is an int; expected a mapping"),
+        (lambda: jitnorm.from_named_tensors({}, WRONG), TypeError, "metadata: is a str; expected a mapping"),
         (lambda: jitnorm.to_named_tensors([X]), TypeError, "values: is a list; expected tensors by name"),
         (lambda: workspace(max_rows=WRONG), ValueError, "max_rows: is 'yes'; whole numbers of 1 to 524288 are allowed"),
         (lambda: workspace(hidden_size=0), ValueError, "hidden_size: is 0; whole numbers of 1 to 262144 are allowed"),

@@ -52,7 +52,7 @@ def test_what_is_not_whole_is_refused(tmp_path: Path, damage: Callable[[Path], o
 def test_a_name_of_the_hub_has_to_be_downloaded() -> None:
     with pytest.raises(ValueError, match=r"in: some/model is no folder; .*: hf download some/model"):
         open_source(Path("some/model"))
-    with pytest.raises(ValueError, match=r"in: /no/such is no folder$"):
+    with pytest.raises(ValueError, match=r"in: /no/such is no folder; name that of a checkpoint$"):
         open_source(Path("/no/such"))
 
 

@@ -226,3 +226,8 @@ def test_calls_take_a_few_times_as_long_as_a_handle(most: float, call: Callable[
     # Batches take turns and are short, so that of several medians one is undisturbed.
     ratios = [median(_batch(call) / _batch(handle) for _ in range(9)) for _ in range(5)]
     assert min(ratios) < most
+
+
+def test_a_tensor_in_the_place_of_an_option_is_refused_by_its_name() -> None:
+    with pytest.raises(ValueError, match=r"(?s)^enable_pdl: is tensor\(.*; allowed are None, True, False"):
+        jitnorm.fused_add_rmsnorm(X.clone(), X.clone(), WEIGHT, 1e-6, OUT)

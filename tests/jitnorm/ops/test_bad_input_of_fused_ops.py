@@ -109,7 +109,7 @@ SCALES = [
     ("row_scale_with_mxfp8", with_spec(MXFP8, global_scale="row"), "global_scale: is 'row', which cannot be combined with .*'e4m3'.*then are 'none'", ValueError),
     ("row_scale_with_fp8", with_spec(FP8_TOKEN, global_scale="row"), "global_scale: is 'row', which cannot be combined with", ValueError),
     ("global_scale_with_groups", with_spec(FP8_GROUP, global_scale=ones(1, dtype=np.float32)), "global_scale: is given, but e4m3/128/f32/linear/none has none", ValueError),
-    ("global_scale_unknown", with_spec(NVFP4, global_scale="column"), "global_scale: is 'column'; allowed are 'none', 'given', 'row'", ValueError),
+    ("global_scale_unknown", with_spec(NVFP4, global_scale="column"), "global_scale: is 'column'; expected 'row', 'tensor', a float32 tensor or None", ValueError),
     ("global_scale_missing", with_spec(NVFP4.with_global_scale("given")), "global_scale: is None; expected a tensor", TypeError),
     ("global_scale_dtype", with_spec(NVFP4, global_scale=ones(1)), "global_scale: dtype is float16, expected float32", ValueError),
     ("not_whole_groups", lambda c: {"spec": FP8_GROUP, "input": ones(4, 192), **({"weight": ones(192)} if "weight" in c else {})}, "input: .* is 192, not a multiple of block_size 128", ValueError),

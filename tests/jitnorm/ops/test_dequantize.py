@@ -234,7 +234,7 @@ def good() -> QuantizedTensor:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: dequantize(np.ones(4)), TypeError, "q: is a ndarray; expected a QuantizedTensor"),
+        (lambda: dequantize(np.ones(4)), TypeError, "q: is a numpy.ndarray; expected a QuantizedTensor"),
         (lambda: dequantize(replace(good(), data=[1])), TypeError, "data: is a list; expected a tensor of"),
         (lambda: dequantize(replace(good(), shape=(4, 32))), ValueError, r"q: its shape is \(4, 32\), .* \(4, 64\)"),
         (lambda: dequantize(good(), dtype="int8"), ValueError, "dtype: is 'int8'; allowed are 'float16', 'bfloat16'"),

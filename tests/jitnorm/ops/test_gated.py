@@ -150,8 +150,8 @@ def test_rows_may_lie_at_any_stride() -> None:
         (128, {"granularity": 24}, "granularity: is 24, which does not divide the hidden size 64"),
         (128, {"granularity": 128}, "granularity: is 128; 1 to 64 is allowed"),
         (128, {"activation": "tanh"}, "activation: is 'tanh'; allowed are 'silu', 'gelu', .* 'swigluoai'"),
-        (128, {"granularity": 0}, "granularity: is 0; expected None or a positive integer"),
-        (128, {"granularity": 8.0}, "granularity: is 8.0; expected None or a positive integer"),
+        (128, {"granularity": 0}, "granularity: is 0; expected None or a positive int"),
+        (128, {"granularity": 8.0}, "granularity: is 8.0; expected None or a positive int"),
     ],
 )
 def test_bad_input_is_refused(columns: int, options: dict[str, Any], message: str) -> None:

@@ -87,7 +87,7 @@ def good() -> dict[str, Any]:
 
 BAD: list[tuple[str, dict[str, Any], str, Any]] = [
     ("a_none", {"a": None}, "a: is .*None.*; expected a tensor", TypeError),
-    ("a_matrix", {"a": ones(5, 64)}, r"a: has 2 dimensions, expected \(B, M, K\)", ValueError),
+    ("a_matrix", {"a": ones(5, 64)}, r"a: has 2 dimensions; expected \(B, M, K\)", ValueError),
     ("a_size", {"a": ones(3, 5, 40)}, "a: its last dimension .* is 40, not a multiple of block_size 16", ValueError),
     ("a_integers", {"a": ones(3, 5, 64, dtype=np.int32)}, "a dtype: is 'int32'", ValueError),
     ("a_stride", {"a": ones(3, 5, 128)[..., ::2]}, "a: the stride of its last dimension is 2", ValueError),
@@ -129,7 +129,7 @@ def test_mxfp8_grouped_quantize_has_the_bytes_of_each_matrix_alone(size: int, na
 
 
 def test_mxfp8_grouped_quantize_refuses_what_is_no_batch() -> None:
-    with pytest.raises(ValueError, match=r"a: has 2 dimensions, expected \(B, M, K\)"):
+    with pytest.raises(ValueError, match=r"a: has 2 dimensions; expected \(B, M, K\)"):
         mxfp8_grouped_quantize(ones(2, 64), np.ones(2, np.int32))
     with pytest.raises(ValueError, match=r"a: .*48"):
         mxfp8_grouped_quantize(ones(2, 3, 48), np.ones(2, np.int32))

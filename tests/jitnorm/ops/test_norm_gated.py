@@ -179,8 +179,11 @@ def gated(x: NDArray[Any], weight: NDArray[Any], **options: Any) -> Any:
     ("call", "message"),
     [
         (lambda x, w: gated(x, w, activation="swigluoai"), "activation: is 'swigluoai'; allowed are .* 'sigmoid'"),
-        (lambda x, w: gated(x, w, group_size=48), "group_size: is 48, which does not divide the hidden size 64"),
-        (lambda x, w: gated(x, w, group_size=0), "group_size: is 0, which does not divide"),
+        (
+            lambda x, w: gated(x, w, group_size=48),
+            "group_size: is 48; expected None or an int that divides 64, the hidden size",
+        ),
+        (lambda x, w: gated(x, w, group_size=0), "group_size: is 0; expected None or an int"),
         (lambda x, w: jitnorm.rmsnorm_gated(x, x[:, :32], w), r"gate: shape is \(2, 32\)"),
         (lambda x, w: jitnorm.rmsnorm_gated(x, x[:, :31], w, group_size=32), r"gate: shape is \(2, 31\)"),
         (lambda x, w: gated(x, w[:16], group_size=16), r"weight: shape is \(16,\), expected \(64,\)"),

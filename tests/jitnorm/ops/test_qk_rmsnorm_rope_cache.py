@@ -195,7 +195,7 @@ BAD: list[tuple[str, dict[str, Any], str, Any]] = [
     ("slots_rank", {"slot_mapping": np.ones((6, 1), np.int64)}, r"slot_mapping: shape is \(6, 1\), expected \(6,\)", ValueError),
     ("slots_dtype", {"slot_mapping": SLOTS.astype(np.int16)}, "slot_mapping dtype: is 'int16'; allowed are 'int32', 'int64'", ValueError),
     ("one_cache", {"value_cache": "key_cache"}, "(key|value)_cache: overlaps the memory of (key|value)_cache", ValueError),
-    ("k_out", {"k_out": np.ones((6, 2, 64), np.float16)}, "k_out: is given without keep_heads=True; pass both or none", ValueError),
+    ("k_out", {"k_out": np.ones((6, 2, 64), np.float16)}, "k_out: is given, but keep_heads is False; pass None or keep_heads=True", ValueError),
     ("shared_row", {"cos_sin_cache": np.ones((10, 66), np.float32)}, "cos_sin_cache: its last dimension is 66; an even", ValueError),
 ]  # fmt: skip
 

@@ -82,7 +82,7 @@ WEIGHT = np.ones((128, 128), np.float16)
 REFUSED: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
     "a norm": (norm_quantize, {"weight": WEIGHT[0]}, "block_size: is '128x128', blocks of which only quantize"),
     "SwiGLU": (silu_and_mul_quantize, {}, "block_size: is '128x128', blocks of which only quantize"),
-    "columns": (quantize_weight, {}, "axis: is 0, which cannot be combined with quant e4m3/128x128/f32"),
+    "columns": (quantize_weight, {}, "spec: is e4m3/128x128/f32/linear/none; expected e2m1"),
     "a mask": (quantize, {"batched": True, "mask": np.ones(1, np.int32)}, "mask: is given, but blocks of 128x128"),
     "a bound": (quantize, {"scale_ub": np.ones(1, np.float32)}, "scale_ub: is given, but only FP8 and INT8 scales"),
     "a global scale": (quantize, {"global_scale": "row"}, "global_scale: is 'row', which cannot be combined with"),

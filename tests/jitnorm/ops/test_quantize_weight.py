@@ -82,14 +82,14 @@ def test_every_framework_gets_the_same_bytes(framework: str) -> None:
         (lambda: quantize_weight(np.ones(16, np.float16)), ValueError, r"w: shape is \(16,\); expected \(K, N\)"),
         (lambda: quantize_weight(np.ones((16, 0), np.float16)), ValueError, r"w: its last dimension .* is 0"),
         (lambda: quantize_weight(np.ones((16, 4), np.int32)), ValueError, "w dtype: is 'int32'; allowed are"),
-        (lambda: quantize_weight(np.ones((32, 4), np.float16), spec=MXFP8), ValueError, "^spec: is e4m3/32/ue8m0"),
+        (lambda: quantize_weight(np.ones((32, 4), np.float16), spec=MXFP8), ValueError, "spec: is e4m3/32/ue8m0"),
         (
             lambda: quantize_weight(np.ones((32, 4), np.float16), spec=NVFP4.with_layout("128x4")),
-            ValueError, "^spec: is e2m1/16/e4m3/128x4/none; allowed are formats of e2m1 in the linear layout",
+            ValueError, "spec: is e2m1/16/e4m3/128x4/none; expected e2m1 in the linear layout",
         ),
         (
             lambda: quantize_weight(np.ones((32, 4), np.float16), global_scale="row"),
-            ValueError, "^global_scale: is 'row'; allowed are 'none', 'given'",
+            ValueError, "global_scale: is 'row'; expected a float32 tensor or None",
         ),
         (
             lambda: quantize_weight(np.ones((32, 4), np.float16), global_scale=np.ones(2, np.float32)),

@@ -170,7 +170,7 @@ PARAMETER = ones(64, np.float16)
     [
         (lambda: jitnorm.norm_quantize(X, None, bias=PARAMETER, spec=MXFP8), "bias: needs a weight"),
         (lambda: jitnorm.norm_quantize(X, None, unit_bias=True, spec=MXFP8), "unit_bias: needs a weight"),
-        (lambda: jitnorm.gemma_rmsnorm_backward(X, X, None), "unit_bias: needs a weight"),
+        (lambda: jitnorm.gemma_rmsnorm_backward(X, X, None), "weight: is None; expected a tensor"),
         (lambda: jitnorm.layernorm(X, None, ones(64)), "beta: is given, but gemma is None; pass both or neither"),
         (lambda: jitnorm.layernorm(X, ones(64), None), "beta: is None; expected a tensor"),
         (lambda: jitnorm.qk_rmsnorm(X, X, None, PARAMETER), "k_weight: is given, but q_weight is None"),
