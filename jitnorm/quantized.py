@@ -25,8 +25,8 @@ class QuantizedTensor:
 
     Args:
         data: the codes: E2M1 two per byte, element 2i in the low nibble; FP8 and INT8 one per byte.
-        scale: the scales in the layout that `spec` names: of the blocks, of the rows (M,), or of the tensor, given or
-            computed.
+        scale: the scales in the layout that `spec` names: of the blocks, of the M rows, (M,), or of the tensor, given
+            or computed.
         global_scale: the given encode scale, or None.
         row_scale: the decode scale of each row, float32 (M,), if `spec.global_scale` is ``row``, else None.
         scale_unswizzled: the scales in the linear layout, if `spec` has both layouts, else None.

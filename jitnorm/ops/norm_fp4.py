@@ -43,8 +43,8 @@ def rmsnorm_fp4quant(
         y_fp4: where to write the codes, two per byte, shape (..., hidden_size / 2): float4_e2m1fn_x2 or uint8; rows at
             any stride; None allocates.
         block_scale: where to write the scales, float8_e4m3fn (or uint8) or, for ``ue8m0``, uint8: linear (...,
-            hidden_size / block_size), or swizzled and flat, (roundup(M, 128) * roundup(columns, 4),), padded with
-            zeros; contiguous; None allocates.
+            hidden_size / block_size), or, for M rows in all, swizzled and flat, (roundup(M, 128) * roundup(hidden_size
+            / block_size, 4),), padded with zeros; contiguous; None allocates.
         global_scale: float32 tensor of one element on the input's device, the encode scale (448 * 6 / amax of the
             tensor), or None for 1; with ``ue8m0`` it must be None.
         eps: added to the mean of squares.

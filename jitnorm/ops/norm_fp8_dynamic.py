@@ -37,8 +37,8 @@ def fused_add_rmsnorm_fp8_block_quant(
 
     Args:
         out: where to write the codes, shape of the input, float8_e4m3fn or uint8; rows at any stride.
-        block_scale: where to write the scales, float32 (hidden_size / 128, roundup(M, 4)), contiguous; padded with
-            zeros.
+        block_scale: where to write the scales of M rows, float32 (hidden_size / 128, roundup(M, 4)), contiguous; padded
+            with zeros.
         normed_out: where to also write the norm, like the input; None: nowhere.
         input: float16, bfloat16 or float32, shape (..., hidden_size), divisible by 128; rows at any stride.
         residual: like the input. Becomes the sum, rounded to its dtype.
@@ -104,7 +104,7 @@ def rms_norm_dynamic_per_token_quant(
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        ``(output, scales)``: the codes, shape of the input, and float32 (M, 1).
+        ``(output, scales)``: the codes, shape of the input, and float32 (M, 1) for M rows in all.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
@@ -167,8 +167,8 @@ def rms_norm_per_block_quant(
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        ``(output, scales)``: the codes, shape of the input, and float32 (M, hidden_size / group), a transposed view if
-        `is_scale_transposed`.
+        ``(output, scales)``: the codes, shape of the input, and float32 (M, hidden_size / group) for M rows in all, a
+        transposed view if `is_scale_transposed`.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.

@@ -39,7 +39,8 @@ def rmsnorm_mxfp8quant(
         weight: shape (hidden_size,), the input's dtype or float32.
         y_fp8: where to write the codes, shape of the input, float8_e4m3fn or uint8; rows at any stride; None allocates.
         block_scale: where to write the scales, uint8: linear (..., hidden_size / 32), or swizzled, padded with zeros,
-            with roundup(M, 128) * roundup(hidden_size / 32, 4) elements; contiguous; None allocates, flat if swizzled.
+            with roundup(M, 128) * roundup(hidden_size / 32, 4) elements for M rows in all; contiguous; None allocates,
+            flat if swizzled.
         eps: added to the mean of squares.
         is_sf_swizzled_layout: whether `block_scale` has the 128x4 layout for block-scaled MMA.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.

@@ -32,8 +32,9 @@ def rmsnorm_quantize(
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        codes (..., hidden_size / 2), two per byte; block scales in `scale_layout`; the decode scale of each row,
-        float32 (M,), 0 for a row of zeros; the reciprocal root mean square of each row, float32 (M,).
+        codes (..., hidden_size / 2), two per byte; block scales in `scale_layout`, as in `rmsnorm_fp4quant`; the decode
+        scale of each of the M rows, float32 (M,), 0 for a row of zeros; the reciprocal root mean square of each row,
+        float32 (M,).
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.

@@ -59,8 +59,8 @@ def fp4_quantize(
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        ``(codes, scales)``, uint8: codes two per byte, (..., K / 2); scales (M, K / sf_vec_size) or, swizzled,
-        (roundup(M, 128 or 8), roundup(K / sf_vec_size, 4)) padded with zeros.
+        ``(codes, scales)``, uint8: codes two per byte, (..., K / 2); scales of M rows in all, (M, K / sf_vec_size) or,
+        swizzled, (roundup(M, 128 or 8), roundup(K / sf_vec_size, 4)) padded with zeros.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.

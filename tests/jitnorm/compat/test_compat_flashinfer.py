@@ -228,7 +228,7 @@ def test_streams_behind_a_layer_are_four() -> None:
     assert found.shape == residual.shape
     assert torch.allclose(found.double(), exact, rtol=2**-8, atol=1e-3)
     assert torch.equal(found, flashinfer.mhc_post(x, residual, post[..., 0], comb))
-    with pytest.raises(ValueError, match=r"residual: shape is \(..., 3, 64\); expected \(..., 4, H\)"):
+    with pytest.raises(ValueError, match=r"residual: shape is \(..., 3, 64\); expected \(..., 4, hidden_size\)"):
         flashinfer.mhc_post(x, residual[:, :, :3], post, comb)
 
 
