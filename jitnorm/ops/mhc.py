@@ -112,6 +112,8 @@ def mhc_pre(
         >>> x.tolist(), post.tolist()
         ([[2.0, 3.0]], [[0.5, 0.5]])
     """
+    if k is not None and k < 1:
+        raise ValueError(f"k: is {k}; expected a positive int, or None for n * hidden_size")
     made: tuple[Any, Any, Any] = _PRE_CALLS.call(
         residual, dot_mix, mhc_scale, mhc_base, sqrsum, k, post_mix, comb_mix, layer_input, eps, pre_eps, sinkhorn_eps,
         post_factor, stream, MHC_PRE, enable_pdl, sinkhorn_rounds, False, _splits_of(residual, dot_mix),

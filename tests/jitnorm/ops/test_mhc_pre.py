@@ -113,6 +113,12 @@ def test_bad_input_is_refused(position: int, value: Any, message: str) -> None:
         mhc_pre(*given)
 
 
+@pytest.mark.parametrize("k", [0, -5])
+def test_a_mean_of_no_elements_is_refused(k: int) -> None:
+    with pytest.raises(ValueError, match=rf"^k: is {k}; expected a positive int"):
+        mhc_pre(*tensors(512, 4, "float16"), k=k)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
