@@ -29,4 +29,4 @@ def failed_tiers() -> dict[str, str]:
         >>> failed_tiers()
         {}
     """
-    return {tier: reason for tier, (_, reason) in _reasons.items()}
+    return {tier: reason for tier, (_, reason) in tuple(_reasons.items())}  # other threads may add to it

@@ -81,18 +81,34 @@ class FileLock:
 
 
 @contextlib.contextmanager
-def locked_alone(path: Path) -> Iterator[bool]:
-    """Hold the lock of a file without waiting for it; yield whether nobody else does.
+def locked_alone(path: Path, seconds: float = 0.0) -> Iterator[bool]:
+    """Hold the lock of a file; yield whether nobody else does.
 
     Where files cannot be locked, nobody is known to.
+
+    Args:
+        path: the file, which is created.
+        seconds: how long to wait for it.
     """
     lock, alone = FileLock(path), True
     with contextlib.suppress(OSError):
-        alone = lock.acquire()
+        alone = lock.acquire(seconds)
     try:
         yield alone
     finally:
         lock.release()
+
+
+@contextlib.contextmanager
+def locked_open(descriptor: int) -> Iterator[bool]:
+    """Like `locked_alone`, for an open file and without waiting."""
+    locked = try_lock(descriptor)
+    try:
+        yield locked is not False
+    finally:
+        if locked:
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for a child that was forked meanwhile
 
 
 def try_lock(descriptor: int) -> bool | None:
@@ -116,8 +132,8 @@ def remove_unlocked(path: str | Path, note: str | Path | None, folder: int | Non
     """
     descriptor = os.open(path, _FLAGS, 0o600, dir_fd=folder)
     try:
-        found = os.lstat(path, dir_fd=folder)
-        if not (try_lock(descriptor) and os.path.samestat(os.fstat(descriptor), found)):
+        # Only a locked file stays in its place: before, another sweeper may remove it, and a builder lock a new one.
+        if not (try_lock(descriptor) and os.path.samestat(os.fstat(descriptor), os.lstat(path, dir_fd=folder))):
             return False
         if note is not None:
             with contextlib.suppress(FileNotFoundError):

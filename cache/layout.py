@@ -90,6 +90,11 @@ class Layout:
         return self.locks / "prune.lock"
 
     @property
+    def revocations_lock(self) -> Path:
+        """The lock of the process that adopts a revocation list."""
+        return self.locks / "revocations.lock"
+
+    @property
     def folders(self) -> tuple[Path, ...]:
         """The folders that every writer needs, outermost first."""
         return (self.root, self.version, self.private, self.quarantine, self.locks, self.uses)

@@ -16,6 +16,7 @@ import time
 from typing import NamedTuple
 
 from jitnorm.cache.files import GONE, is_at, make_folder
+from jitnorm.cache.flock import locked_open
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.private import private_folder
 
@@ -80,9 +81,12 @@ class Recount:
         path = self._layout.ledger
         late = b""
         with contextlib.suppress(OSError):
-            if self._old is None or not is_at(self._old, path):
+            if self._old is None:
                 return
-            with private_folder(self._layout.private) as folder:
+            # Locked, because another recount could replace it meanwhile, and what was added since would be lost.
+            with locked_open(self._old) as alone, private_folder(self._layout.private) as folder:
+                if not (alone and is_at(self._old, path)):
+                    return
                 new = folder / path.name
                 first = f"{space} {time.time() if is_exact else 0:.0f}\n".encode()
                 descriptor = os.open(new, _FLAGS | os.O_EXCL, 0o600)

@@ -7,15 +7,18 @@ for long. The newest list ever seen stays in force, in the user's cache.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jitnorm.cache.errors import CacheError, RemoteError, UntrustedEntryError
+from jitnorm.cache.files import make_folder
+from jitnorm.cache.flock import locked_alone
 from jitnorm.cache.key import is_key
 from jitnorm.cache.layout import REVOCATIONS
 from jitnorm.cache.signature import SigningKey, TrustedKeys, is_second, key_id_of
@@ -30,6 +33,8 @@ DAY_SECONDS = 86400.0
 _PURPOSE = b"jitnorm-cache-revocations-1\0"
 # How long a process uses a list before it requests a newer one.
 _FRESH_SECONDS = 3600.0
+# How long to wait while another process adopts a list, which takes it milliseconds.
+_LOCK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -141,22 +146,37 @@ class RevocationList:
                 found = decode_revocations(raw, self._key)
             except UntrustedEntryError as error:
                 raise RemoteError(f"the revocation list of {tier} is refused: {error}") from error
-            kept = self._kept()  # again, because other processes adopt lists, too
-            known = max(filter(None, (kept, self._current)), key=lambda each: each.number, default=None)
-            if known is not None and found != known and found.number <= known.number:
-                raise RemoteError(
-                    f"the revocation list of {tier} has number {found.number}, but {known.number} was seen before: "
-                    "an older list was put back, or two were published with one number"
-                )
-            left = found.expires - time.time()
-            if left <= 0:
-                raise RemoteError(
-                    f"the revocation list of {tier} expired {_days(-left)} ago; renew it with jitnorm cache revoke"
-                )
-            if found != kept:
-                self._keep(raw)
+            with self._locked():
+                kept = self._kept()  # again, because other processes adopt lists, too
+                known = max(filter(None, (kept, self._current)), key=lambda each: each.number, default=None)
+                if known is not None and found != known and found.number <= known.number:
+                    raise RemoteError(
+                        f"the revocation list of {tier} has number {found.number}, but {known.number} was seen before: "
+                        "an older list was put back, or two were published with one number"
+                    )
+                left = found.expires - time.time()
+                if left <= 0:
+                    raise RemoteError(
+                        f"the revocation list of {tier} expired {_days(-left)} ago; renew it with jitnorm cache revoke"
+                    )
+                if found != kept:
+                    self._keep(raw)
             self._current = found
             self._fresh_until = time.monotonic() + min(_FRESH_SECONDS, left)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes from adopting a list meanwhile, which this one would replace with an older one."""
+        if not self._store.writable:
+            yield
+            return
+        path = self._store.layout.revocations_lock
+        with contextlib.suppress(OSError):
+            make_folder(path.parent)
+        with locked_alone(path, _LOCK_SECONDS) as alone:
+            if not alone:
+                raise RemoteError(f"another process has held {path} for {_LOCK_SECONDS:g} s")
+            yield
 
     def _kept(self) -> Revocations | None:
         try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from jitnorm.cache.budget import BUDGET_VARIABLE
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.ledger import Recount, Total, add
+from jitnorm.cache.measure import space_of
 
 from jitnorm.forks import no_fork
 
@@ -28,11 +29,12 @@ _LINES_BYTES = 512  # more than an entry's lines in the index and the ledger
 _LOOK_SECONDS = 0.002
 
 
-def space_needed(place: Path, alias: Path | None, sizes: Iterable[int]) -> int:
+def space_needed(layout: Layout, place: Path, alias: Path | None, sizes: Iterable[int]) -> int:
     """The disk space that an entry with files of these sizes will take, with its alias and their shards."""
-    new = [place, *(path for path in (place.parent, alias, alias and alias.parent) if path and not path.exists())]
-    blocks = len(new) + sum(-(-size // _BLOCK_BYTES) for size in sizes)
-    return blocks * _BLOCK_BYTES + _LINES_BYTES
+    folders = 1 + sum(not path.exists() for path in (place.parent, alias and alias.parent) if path)
+    blocks = sum(-(-size // _BLOCK_BYTES) for size in sizes) + bool(alias and not alias.exists())
+    # Small folders take a block like the root or, on tmpfs and others, nothing.
+    return folders * min(space_of(layout.root), _BLOCK_BYTES) + blocks * _BLOCK_BYTES + _LINES_BYTES
 
 
 def make_room(store: Store, space: int) -> None:

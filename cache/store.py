@@ -197,7 +197,7 @@ class Store:
         alias = self.layout.alias(source_key) if source_key else None
         remove_stale(self.layout.private)
         note_use(self.layout, key)
-        space = space_needed(place, alias, map(len, files.values()))
+        space = space_needed(self.layout, place, alias, map(len, files.values()))
         make_room(self, space)
         is_new = False
         try:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from jitnorm.cache.aliases import MAX_BYTES, add_to_alias, decode_alias, encode_alias
-from jitnorm.cache.files import open_folder, write_file
-from jitnorm.cache.flock import remove_unlocked
+from jitnorm.cache.files import is_at, open_folder, write_file
+from jitnorm.cache.flock import locked_open, remove_unlocked
 from jitnorm.cache.key import is_key
 from jitnorm.cache.layout import Layout, keys_in
 from jitnorm.cache.measure import space_of
 from jitnorm.cache.private import private_folder
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# How often to try for an alias that another sweep has locked, which takes it milliseconds.
+_TRIES = 100
+_PAUSE_SECONDS = 0.01
 
 
 def aliases_in(layout: Layout, shard: str) -> Iterator[tuple[str, list[str]]]:
@@ -31,8 +35,8 @@ def sweep_alias(layout: Layout, path: Path, is_there: Callable[[str], bool], *, 
     """Remove the keys without an entry from an alias; delete the alias if it has no others.
 
     A publisher writes the alias, stores the entry, and writes the alias again if it is gone, or goes while it writes.
-    This function removes the alias and then looks for its keys once more. However the two interleave, no entry is left
-    without an alias.
+    This function removes the alias and then looks for its keys once more. One sweep at a time does so, because a second
+    one would remove the alias that was written again. However they interleave, no entry is left without an alias.
 
     Args:
         layout: the cache.
@@ -43,7 +47,9 @@ def sweep_alias(layout: Layout, path: Path, is_there: Callable[[str], bool], *, 
     Returns:
         The disk space freed, in bytes.
     """
-    with contextlib.suppress(OSError), _opened(path) as descriptor:
+    with contextlib.suppress(OSError), _opened_alone(path) as descriptor:
+        if descriptor is None:
+            return 0
         keys = decode_alias(os.pread(descriptor, MAX_BYTES, 0))
         kept = tuple(key for key in keys if is_there(key))
         if kept and len(kept) == len(keys):
@@ -113,12 +119,19 @@ def _content(name: str, folder: int) -> bytes:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, _FLAGS)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _opened_alone(path: Path) -> Iterator[int | None]:
+    """Open an alias that no other sweep may remove or replace meanwhile; None if one keeps it locked."""
+    for _ in range(_TRIES):
+        descriptor = os.open(path, _FLAGS | os.O_RDWR)  # NFS locks only files that are open for writing
+        try:
+            with locked_open(descriptor) as alone:
+                if alone and is_at(descriptor, path):
+                    yield descriptor
+                    return
+        finally:
+            os.close(descriptor)
+        time.sleep(_PAUSE_SECONDS)
+    yield None
 
 
 def _replace(layout: Layout, path: Path, keys: tuple[str, ...]) -> None:

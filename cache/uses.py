@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jitnorm.cache.files import GONE, make_folder
+from jitnorm.cache.files import GONE, is_at, make_folder
 from jitnorm.cache.flock import try_lock
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.process import host_token, is_dead
@@ -134,8 +134,10 @@ def _keys_in(path: Path, dry_run: bool) -> set[str]:
         is_free = try_lock(descriptor)
         header, *lines = file.read(_MAX_BYTES).split("\n")
         if is_free is not False and not _may_live(path, header, found.st_mtime, is_free is True):
-            if not dry_run:
-                path.unlink()  # while the lock is held, so that nobody else can have taken it over
+            # While the lock is held, so that nobody else can have taken it over; but another pruner may have removed it
+            # before, and a living process have created the file that is there now.
+            if not dry_run and is_at(descriptor, path):
+                path.unlink()
             return set()
     mine = header.partition(" ")[0] + " "
     return {line[len(mine) :] for line in lines if line.startswith(mine) and len(line) == _LINE_BYTES - 1}

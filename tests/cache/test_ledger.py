@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from jitnorm.cache import ledger
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.ledger import Recount, add
 
@@ -60,6 +61,23 @@ for _ in range(300):
     adders = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(4)]
     assert [adder.wait(timeout=60) for adder in adders] == [0] * 4
     assert total(layout) == 4 * 300 * 7
+
+
+def test_what_is_added_as_two_recounts_end_at_once_is_not_lost(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(layout, 5000)
+    with Recount(layout) as first, Recount(layout) as second:
+        found = ledger.is_at
+
+        def end_another_first(descriptor: int, path: Path) -> bool:
+            monkeypatch.setattr(ledger, "is_at", found)
+            is_there = found(descriptor, path)
+            first.finish(6000, is_exact=True)
+            add(layout, +100)
+            return is_there
+
+        monkeypatch.setattr(ledger, "is_at", end_another_first)
+        second.finish(6000, is_exact=True)
+    assert total(layout) == 6100
 
 
 @pytest.mark.parametrize("is_before", [True, False])

@@ -109,6 +109,30 @@ def test_an_older_list_is_refused_also_by_the_next_process(
         reader().demand(KEYS[0])
 
 
+def test_an_older_list_read_before_another_process_adopted_a_newer_one_does_not_replace_it(
+    other: Store, keys: dict[str, SigningKey]
+) -> None:
+    older, newer = (encode_revocations(Revocations(number, 2**33), keys["lists"]) for number in (1, 2))
+    first, second = (RevocationList(other, TrustedKeys({}).plus(keys["lists"])) for _ in range(2))
+    kept = first._kept
+
+    def adopt_newer_meanwhile() -> Revocations | None:
+        found = kept()
+        with pytest.raises(RemoteError, match=r"another process has held .*revocations\.lock"):
+            second.refresh(lambda: newer, "remote")
+        return found
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("jitnorm.cache.revocation._LOCK_SECONDS", 0.01)
+        patched.setattr(first, "_kept", adopt_newer_meanwhile)
+        first.refresh(lambda: older, "remote")
+    second.refresh(lambda: newer, "remote")
+    assert second.current is not None
+    assert second.current.number == 2
+    with pytest.raises(RemoteError, match="has number 1, but 2 was seen before"):
+        RevocationList(other, TrustedKeys({}).plus(keys["lists"])).refresh(lambda: older, "remote")
+
+
 def test_a_list_that_is_missing_expired_or_a_stranger_s_closes_the_tier(
     signed: RemoteTier, reader: Callable[[], RemoteTier], keys: dict[str, SigningKey], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,18 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory, where folders take no space."""
+    if not space_of(tmp_path):
+        yield tmp_path
+    else:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            if space_of(folder):
+                pytest.skip("/dev/shm is not in memory")
+            yield Path(folder)
+
+
+@pytest.fixture
 def with_budget(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeStore]:
     """A cache with a budget for that many entries; upkeep does not start by itself."""
     monkeypatch.setattr(upkeep, "start", lambda store: None)
@@ -132,6 +144,18 @@ def test_an_entry_larger_than_the_budget_is_refused_and_leaves_nothing(with_budg
     assert keys_of(store) == set()
     assert list(store.layout.private.glob("*")) == []
     assert is_within_budget(store)
+
+
+def test_where_folders_take_no_blocks_no_more_is_evicted_either(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "start", lambda store: None)
+    budget = 1 << 20
+    monkeypatch.setenv("JITNORM_CACHE_MAX_BYTES", str(budget))
+    store = Store(memory / "cache")
+    for number in range(200):
+        publish(store, number)
+        total = usage(store).total_bytes
+        assert total <= budget
+        assert total > 0.9 * budget or number < 64
 
 
 def test_a_cache_far_above_its_budget_shrinks_with_each_publish(

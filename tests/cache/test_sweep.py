@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jitnorm.cache import Artifact, Store, aliases, make_key
+from jitnorm.cache import Artifact, Store, aliases, flock, make_key
+from jitnorm.cache import sweep as sweeping
 from jitnorm.cache.aliases import add_to_alias
-from jitnorm.cache.flock import locked_alone, remove_unlocked
+from jitnorm.cache.flock import locked_alone, locked_open, remove_unlocked
+from jitnorm.cache.layout import Layout
 from jitnorm.cache.lock import key_lock
 from jitnorm.cache.space import prune
 from jitnorm.cache.sweep import lock_names, sweep_alias, sweep_lock
@@ -21,7 +23,7 @@ from jitnorm.cache.uses import keys_in_use, release_uses
 
 StartWorker = Callable[..., "subprocess.Popen[str]"]
 SOURCE = make_key({"source": "one"})
-GOOD, GONE = (make_key({"key": name}) for name in ("good", "gone"))
+GOOD, GONE, OTHER = (make_key({"key": name}) for name in ("good", "gone", "other"))
 ARTIFACT = Artifact(b"code", {"source_key": SOURCE})
 
 
@@ -108,6 +110,44 @@ def test_an_alias_swept_between_its_opening_and_its_new_line_is_written_again(
     assert store.keys_of(SOURCE) == (GOOD,)
 
 
+@pytest.mark.parametrize("others", [(), (OTHER,)], ids=["empty", "of another key"])
+def test_an_alias_written_again_between_two_sweeps_stays(
+    store: Store, monkeypatch: pytest.MonkeyPatch, others: tuple[str, ...]
+) -> None:
+    """Two sweeps have read a dangling alias; one ends, an entry is published, and only then the other goes on."""
+    for key in others:
+        store.publish(key, ARTIFACT)
+    alias = store.layout.alias(SOURCE)
+    alias.parent.mkdir(parents=True, exist_ok=True)
+    alias.write_text("".join(f"{key}\n" for key in (*others, GONE)))
+    replace = sweeping._replace
+    monkeypatch.setattr(sweeping, "_TRIES", 1)
+
+    def sweep_and_publish_first(layout: Layout, path: Path, keys: tuple[str, ...]) -> None:
+        monkeypatch.setattr(sweeping, "_replace", replace)
+        sweep_alias(layout, path, lambda key: key in others)
+        store.publish(GOOD, ARTIFACT)
+        replace(layout, path, keys)
+
+    monkeypatch.setattr(sweeping, "_replace", sweep_and_publish_first)
+    sweep_alias(store.layout, alias, lambda key: key in others)
+    assert set(store.keys_of(SOURCE)) == {GOOD, *others}
+
+
+def test_a_sweep_waits_for_another_of_the_same_alias(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    alias = store.layout.alias(SOURCE)
+    alias.parent.mkdir(parents=True)
+    alias.write_text(f"{GONE}\n")
+    with alias.open("r+") as held, locked_open(held.fileno()) as alone:
+        assert alone
+        second = threading.Thread(target=sweep_alias, args=(store.layout, alias, lambda _: False))
+        second.start()
+        time.sleep(0.1)
+        assert alias.exists()
+    second.join(timeout=10)
+    assert not alias.exists()
+
+
 def leads_to(store: Store, source: str, key: str) -> bool:
     """Whether a source leads to a key, perhaps after the moment in which a sweep restores an alias that it removed."""
     deadline = time.monotonic() + 5
@@ -127,8 +167,8 @@ def test_publishing_and_sweeping_at_once_leave_every_entry_its_alias(
         while not is_over.is_set():
             sweep(store)
 
-    sweeping = threading.Thread(target=keep_sweeping)
-    sweeping.start()
+    sweeper = threading.Thread(target=keep_sweeping)
+    sweeper.start()
     try:
         for number in range(rounds(40)):
             source = make_key({"source": str(number)})
@@ -137,7 +177,7 @@ def test_publishing_and_sweeping_at_once_leave_every_entry_its_alias(
             assert leads_to(store, source, key)
     finally:
         is_over.set()
-        sweeping.join(timeout=30)
+        sweeper.join(timeout=30)
     for number in range(rounds(40)):
         assert store.keys_of(make_key({"source": str(number)})) == (make_key({"number": str(number)}),)
 
@@ -185,6 +225,23 @@ def test_a_lock_file_put_in_the_place_of_the_locked_one_stays(tmp_path: Path, mo
         open_before = path.open()  # its inode is not given to the new file
         assert not remove_unlocked(path, tmp_path / "note")
         open_before.close()
+    assert path.exists()
+
+
+def test_a_lock_file_that_another_sweeper_and_a_builder_replaced_before_it_was_locked_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lock"
+    path.touch()
+    locked = flock.try_lock
+
+    def replace_first(descriptor: int) -> bool | None:
+        path.unlink()
+        path.touch()
+        return locked(descriptor)
+
+    monkeypatch.setattr(flock, "try_lock", replace_first)
+    assert not remove_unlocked(path, None)
     assert path.exists()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from jitnorm.cache import Artifact, Store, make_key
+from jitnorm.cache import Artifact, Store, make_key, uses
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.process import host_token
 from jitnorm.cache.uses import keys_in_use, note_use, release_uses
@@ -124,6 +124,25 @@ def test_the_file_of_a_dead_process_is_removed_but_by_no_dry_run(layout: Layout,
     assert path.exists()
     assert keys_in_use(layout) == set()
     assert not path.exists()
+
+
+def test_a_file_that_took_the_place_of_a_dead_process_s_while_that_was_read_stays(
+    layout: Layout, key: str, dead_pid: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two pruners have the dead file open; one removes it, and a living process creates its own there."""
+    path = leave_file(layout, host_token(), dead_pid, OTHER)
+    locked = uses.try_lock
+
+    def replace_first(descriptor: int) -> bool | None:
+        monkeypatch.setattr(uses, "try_lock", locked)
+        assert keys_in_use(layout) == set()
+        monkeypatch.setattr(uses, "_open_file", lambda _: (uses._open_or_create(layout, str(path)), True))
+        note_use(layout, key)
+        return locked(descriptor)
+
+    monkeypatch.setattr(uses, "try_lock", replace_first)
+    keys_in_use(layout)
+    assert key in path.read_text()
 
 
 def test_a_process_id_that_another_process_got_does_not_keep_a_file(layout: Layout, key: str) -> None:
