@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 4096  # on most file systems
 _LINES_BYTES = 512  # more than an entry's lines in the index and the ledger
-# How long a publisher may measure a cache; it estimates the rest.
+# How long a publisher may measure a cache.
 _LOOK_SECONDS = 0.002
 
 
@@ -48,9 +48,9 @@ def make_room(store: Store, space: int) -> None:
     total = add(store.layout, space)
     if store.max_bytes is None or (total is not None and _fits(store, total, space)):
         return
-    # The total is unknown, or may be too high.
-    total = _look(store.layout, space)
-    if total is None or _fits(store, total, space):
+    # The total may be too high, but only a whole measurement proves that; an unknown one is estimated.
+    found = _look(store.layout, space, estimates=total is None)
+    if total is found is None or (found is not None and _fits(store, found, space)):
         return
     give_back(store, space)
     text = (
@@ -81,13 +81,18 @@ def _fits(store: Store, total: Total, space: int) -> bool:
     return evict_some(store.layout, min(excess, 2 * space)) >= min(excess, space)
 
 
-def _look(layout: Layout, space: int) -> Total | None:
-    """Measure or estimate a cache, and return the total with ``space`` bytes that are about to be written."""
+def _look(layout: Layout, space: int, *, estimates: bool) -> Total | None:
+    """Measure a cache, and return the total with ``space`` bytes that are about to be written.
+
+    If time does not suffice, the total is estimated or, without ``estimates``, left as it is: None.
+    """
     with no_fork():
         from jitnorm.cache.measure import survey
 
     began = time.monotonic()
     with Recount(layout) as recount:
         found = survey(layout, lambda: time.monotonic() - began > _LOOK_SECONDS)
+        if not (found.is_whole or estimates):
+            return None
         recount.finish(found.space, is_exact=found.is_whole)
     return add(layout, space)

@@ -209,7 +209,23 @@ def test_entries_are_chosen_from_a_sample_and_all_are_looked_at_where_most_are_i
     assert keys_of(store) >= {*kept[1:], new}
 
 
-def test_a_total_that_is_too_high_is_corrected_before_anything_is_refused(with_budget: MakeStore) -> None:
+def test_an_estimate_makes_no_room_where_the_total_is_known(
+    with_budget: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An estimate that lacks the shard of a large entry, such as the launcher, is far too low."""
+    store = with_budget(20)
+    store.publish(make_key({}), Artifact(b"x" * 10 * ENTRY, {}))
+    monkeypatch.setattr("jitnorm.cache.room._LOOK_SECONDS", 0.0)  # one shard
+    for number in range(40):
+        load_or_build(store, make_key({"number": str(number)}), lambda: ARTIFACT)
+        assert is_within_budget(store)
+    assert len(keys_of(store)) > 5
+
+
+def test_a_total_that_is_too_high_is_corrected_before_anything_is_refused(
+    with_budget: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jitnorm.cache.room._LOOK_SECONDS", 60.0)
     store = with_budget(5)
     publish(store, 0)
     add(store.layout, 1 << 40)
