@@ -36,13 +36,13 @@ class NumPy(Framework):
 
     def refusal(self, tensor: Any, is_output: bool) -> str | None:
         dtype = tensor.dtype
-        if not isinstance(tensor, np.ndarray):
-            return f"is a NumPy scalar; expected an array, such as numpy.array([{tensor}])"
         if not dtype.isnative:
             return f"has a foreign byte order; pass an array of dtype {name_of(dtype)} in native byte order"
         if (dtype.kind not in "biuf" and dtype.type.__module__ != "ml_dtypes") or dtype.itemsize > 8:
             return f"has dtype {dtype}; expected one of NumPy's numbers, up to 64 bits, or of ml_dtypes"
-        if any(extent != 1 and step % dtype.itemsize for extent, step in zip(tensor.shape, tensor.strides, strict=True)):
+        if any(
+            extent != 1 and step % dtype.itemsize for extent, step in zip(tensor.shape, tensor.strides, strict=True)
+        ):
             return f"has strides that are not whole elements of {dtype}; pass a copy, from numpy.ascontiguousarray"
         return None
 
@@ -71,5 +71,5 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 
 def _exported(array: Any) -> Any:
-    """Export an array or scalar to TVM-FFI even if it is read-only, which only DLPack 1.0 can express."""
-    return tvm_ffi().from_dlpack(np.asarray(array).__dlpack__(max_version=(1, 0)))
+    """Export an array to TVM-FFI even if it is read-only, which only DLPack 1.0 can express."""
+    return tvm_ffi().from_dlpack(array.__dlpack__(max_version=(1, 0)))

@@ -77,11 +77,6 @@ def nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (lambda: jitnorm.shuffle_matrix_a(X, WRONG), TypeError, "epilogue_tile_m: is 'yes'; expected a whole number"),
         (
-            lambda: jitnorm.quantize(X, spec=jitnorm.FP8_TENSOR, scale=np.float32(2)),
-            TypeError,
-            "scale: is a NumPy scalar; expected an array, such as numpy.array([2.0])",
-        ),
-        (
             lambda: jitnorm.quantize(X, spec=jitnorm.MXFP8, global_scale=NUMBERS[:1]),
             ValueError,
             "global_scale: is given, but e4m3/32/ue8m0/linear/none has none; pass None",

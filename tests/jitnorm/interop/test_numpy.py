@@ -123,12 +123,6 @@ def test_a_repeated_call_goes_straight_to_the_launcher(monkeypatch: pytest.Monke
     assert_same_bytes(rmsnorm(x, weight, out=np.empty_like(x)), expected)
 
 
-def test_a_scalar_serves_as_a_tensor_of_one_element() -> None:
-    x, weight = make_input("real", ROWS, SIZE, "float16"), make_weight(SIZE, "float16")
-    expected = rmsnorm_fp4quant(x, weight, global_scale=np.array([3], np.float32))
-    assert_all_same(rmsnorm_fp4quant(x, weight, global_scale=np.float32(3)), expected)
-
-
 def test_strides_of_no_whole_elements_are_refused_by_name() -> None:
     records = np.zeros(ROWS, [("values", np.float16, SIZE), ("mark", np.uint8)])
     with pytest.raises(TypeError, match=r"^input: has strides that are not whole elements of float16; pass a copy"):

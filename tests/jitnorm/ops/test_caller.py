@@ -1,4 +1,4 @@
-"""Errors name an argument as the outermost of jitnorm's functions does, whatever the op calls it."""
+"""Errors name an argument as the function that was called does, whatever the op calls it."""
 
 from __future__ import annotations
 
