@@ -11,6 +11,7 @@ from pathlib import Path
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
+BLOCK = 512  # the unit of st_blocks on every file system
 SMALL_FILE = 1 << 20  # larger than any file here, except payloads
 # Some network file systems cannot sync folders, and do not need to.
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP}
@@ -95,6 +96,14 @@ def is_at(descriptor: int, path: Path) -> bool:
         if error.errno not in GONE:
             raise
         return False
+
+
+def space_of(path: str | os.PathLike[str]) -> int:
+    """Disk space of one file, or of one folder without its contents; 0 if it does not exist."""
+    try:
+        return os.lstat(path).st_blocks * BLOCK
+    except OSError:
+        return 0
 
 
 def remove_tree(path: Path) -> None:

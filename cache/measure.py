@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from jitnorm.cache.files import open_folder
+from jitnorm.cache.files import BLOCK, open_folder, space_of
 from jitnorm.cache.layout import MANIFEST, PAYLOAD, SIGNATURE, Layout, keys_in
 
-_BLOCK = 512  # the unit of st_blocks on every file system
 _LOCK_SUFFIX = ".lock"
 
 
@@ -106,7 +105,7 @@ def entry_items(shard: Path) -> Iterator[Item]:
                 if file := _stat(f"{key}/{name}", folder):
                     blocks += file.st_blocks
             # A use in the future comes from a wrong clock.
-            yield Item(key, blocks * _BLOCK, min(found.st_mtime, now), payload.st_size if payload else 0)
+            yield Item(key, blocks * BLOCK, min(found.st_mtime, now), payload.st_size if payload else 0)
 
 
 def entry_space(place: Path) -> int:
@@ -134,14 +133,6 @@ def items_in(folder: Path) -> list[Item]:
     return items
 
 
-def space_of(path: str | os.PathLike[str]) -> int:
-    """Disk space of one file, or of one folder without its contents; 0 if it does not exist."""
-    try:
-        return os.lstat(path).st_blocks * _BLOCK
-    except OSError:
-        return 0
-
-
 def tree_space(path: str | os.PathLike[str]) -> int:
     """Disk space of a file, or of a folder with its contents; 0 if it does not exist."""
     space = space_of(path)
@@ -151,7 +142,7 @@ def tree_space(path: str | os.PathLike[str]) -> int:
                 space += tree_space(found)
             else:
                 with contextlib.suppress(FileNotFoundError):
-                    space += found.stat(follow_symlinks=False).st_blocks * _BLOCK
+                    space += found.stat(follow_symlinks=False).st_blocks * BLOCK
     return space
 
 

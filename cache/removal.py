@@ -13,10 +13,11 @@ from typing import TypeVar
 
 from jitnorm.cache.events import emit
 from jitnorm.cache.evict import EVICT_LAST, Ties, remove
+from jitnorm.cache.files import space_of
 from jitnorm.cache.index import compact_index, parse_lines, read_index
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.ledger import Recount
-from jitnorm.cache.measure import Item, space_of, survey
+from jitnorm.cache.measure import Item, survey
 from jitnorm.cache.parallel import Workers
 from jitnorm.cache.private import remove_stale
 from jitnorm.cache.sweep import aliases_in, lock_names, remove_if_empty, sweep_alias, sweep_locks

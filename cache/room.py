@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitnorm.cache.budget import BUDGET_VARIABLE
+from jitnorm.cache.files import space_of
 from jitnorm.cache.layout import Layout
 from jitnorm.cache.ledger import Recount, Total, add
-from jitnorm.cache.measure import space_of
 
 from jitnorm.forks import no_fork
 

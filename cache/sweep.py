@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from jitnorm.cache.aliases import MAX_BYTES, add_to_alias, decode_alias, encode_alias
-from jitnorm.cache.files import is_at, open_folder, write_file
+from jitnorm.cache.files import is_at, open_folder, space_of, write_file
 from jitnorm.cache.flock import locked_open, remove_unlocked
 from jitnorm.cache.key import is_key
 from jitnorm.cache.layout import Layout, keys_in
-from jitnorm.cache.measure import space_of
 from jitnorm.cache.private import private_folder
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from jitnorm.cache import Artifact, Store, load_or_build, make_key
+from jitnorm.cache.files import space_of
 from jitnorm.cache.ledger import add
-from jitnorm.cache.measure import space_of
 from jitnorm.cache.space import usage
 from jitnorm.cache.upkeep import upkeep
 from jitnorm.cache.uses import keys_in_use, release_uses
