@@ -50,7 +50,8 @@ def make_room(store: Store, space: int) -> None:
         return
     # The total may be too high, but only a whole measurement proves that; an unknown one is estimated.
     found = _look(store.layout, space, estimates=total is None)
-    if total is found is None or (found is not None and _fits(store, found, space)):
+    has_room = _fits(store, found, space) if found is not None else total is None
+    if has_room:
         return
     give_back(store, space)
     text = (
