@@ -43,6 +43,7 @@ CONDITIONS = {
     "JITNORM_WEIGHTS": "kWeights",  # a norm is multiplied by several weights, each for a separate output
     "JITNORM_SHARES_PARAMETERS": "kSharedChunks",  # persistent blocks have the parameters in shared memory
     "JITNORM_COPIES_PARAMETERS": "kCopiesParameters = true",  # parameters are copied to shared memory with the row
+    "JITNORM_REORDERS_VALUES": "kReordersValues = true",  # into the order in which a lane loads float32 parameters
     "JITNORM_SUMS_FIRST": "kSumsFirst",  # a sum over the loaded elements is needed before the row
     "JITNORM_MAPS_STREAMS": "Combine::kMapped",  # the factors of streams are computed from projections
     "JITNORM_BRANCH": "Combine::kBranch",  # a branch is gated or scaled before it is added, or the norm is modulated

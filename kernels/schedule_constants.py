@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from .config import KernelConfig
 from .constant import Constant, boolean, integer
 from .registers import MAX_PREFETCHED_BYTES
+from .reordered_values import reorders_values
 from .row_parts import has_separate_parts
 from .row_schedule import CHUNKS_AT_ONCE
 from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes, staged_rows
@@ -44,6 +45,8 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
         yield integer("kSharedChunks", shared_chunks(schedule))
     if schedule.copies_parameters:
         yield boolean("kCopiesParameters", True)
+    if reorders_values(config, schedule):
+        yield boolean("kReordersValues", True)
     if schedule.splits_chunks:
         yield boolean("kSplitsChunks", True)
     yield boolean("kStoresInPairs", stores_in_pairs(config, schedule))

@@ -71,7 +71,12 @@ JITNORM_INLINE float normalize(float h, RowStatistic statistic, float factor, fl
 // RMSNorm: (h * rstd) * factor. Layer normalization: ((h - mean) * rstd) * factor. Then + bias, if there is one.
 JITNORM_INLINE float normalize(float h, RowStatistic statistic, float factor, float bias) {
   if constexpr (!kNormalizes) return h;
-  const float y = mul_rn(mul_rn(centered(h, statistic.mean), statistic.rstd), factor);
+  const float scaled = mul_rn(centered(h, statistic.mean), statistic.rstd);
+#ifdef JITNORM_UNWEIGHTED
+  return scaled;
+#else
+  const float y = mul_rn(scaled, factor);
   return kHasBias ? add_rn(y, bias) : y;
+#endif
 }
 #endif

@@ -93,10 +93,33 @@ JITNORM_INLINE uint4 selected(bool is_first, uint4 first, uint4 second) {
           selected(is_first, first.z, second.z), selected(is_first, first.w, second.w)};
 }
 
-JITNORM_INLINE void swap_if(bool is_swapped, uint4& a, uint4& b) {
-  const uint4 first = selected(is_swapped, b, a);
+template <typename Word>
+JITNORM_INLINE void swap_if(bool is_swapped, Word& a, Word& b) {
+  const Word first = selected(is_swapped, b, a);
   b = selected(is_swapped, a, b);
   a = first;
+}
+
+// The order in which a lane loads the quarters of a float32 chunk: the i-th is quarter i ^ quarter_order(). In order,
+// eight lanes would meet in two of eight banks, or with halves of chunks in four.
+#ifdef JITNORM_SPLITS_CHUNKS
+constexpr int kQuarterOrders = 2;
+#else
+constexpr int kQuarterOrders = 4;
+#endif
+JITNORM_INLINE int quarter_order() { return threadIdx.x / (8 / kQuarterOrders) % kQuarterOrders; }
+
+// Brings the quarters of a chunk from the lane's order into that of the row, or back.
+template <int kWords>
+JITNORM_INLINE void reorder_quarters(UInt32 (&words)[kWords]) {
+  JITNORM_UNROLL
+  for (int bit = 1; bit < kQuarterOrders; bit *= 2) {
+    const int distance = bit * (kWords / 4);
+    JITNORM_UNROLL
+    for (int i = 0; i < kWords; ++i) {
+      if ((i & distance) == 0) swap_if(quarter_order() & bit, words[i], words[i + distance]);
+    }
+  }
 }
 
 // Makes the compiler unpack a 16-bit chunk again at its next use, instead of holding its floats until then: they take

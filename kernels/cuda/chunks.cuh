@@ -10,5 +10,8 @@ JITNORM_INLINE void store_rounded(T* row, int index, const float (&values)[kChun
   Chunk<T, kInputAccessBytes> chunk;
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) round_to(values[i], chunk.elements[i]);
+#ifdef JITNORM_REORDERS_VALUES
+  reorder_quarters(chunk.words);
+#endif
   store_chunk(row, index, chunk);
 }

@@ -103,7 +103,13 @@ JITNORM_INLINE void visit_chunks(Row& row, Visit visit) {
 
 JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, RowStatistic statistic,
                                     float (&y)[kChunkSize]) {
+#ifdef JITNORM_REORDERS_VALUES
+  HeldChunk reordered = h;
+  reorder_quarters(reordered.words);
+  values_of(reordered, y);
+#else
   values_of(h, y);
+#endif
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; ++i) {
     const float bias = kHasBias ? value_of(p.bias, i) : 0.0f;

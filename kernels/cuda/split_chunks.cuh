@@ -50,20 +50,21 @@ JITNORM_INLINE void load_chunk(Chunk<T, kAccessBytes>& chunk, const T* row, int 
   }
 }
 
-// A chunk of a parameter. In float32, halves are 32 bytes, and lanes that loaded them in order would meet in four of
-// eight banks.
+// A chunk of a parameter.
 template <typename T, int kAccessBytes>
 JITNORM_INLINE void load_parameter(Chunk<T, kAccessBytes>& chunk, const T* row, int index) {
   if constexpr (sizeof(T) == 4 && kAccessBytes == 16) {
-    const int turn = threadIdx.x / 4 % 2;
     JITNORM_UNROLL
     for (int half = 0; half < 2; ++half) {
       if (!has_half(index, half)) continue;
       const uint4* from = reinterpret_cast<const uint4*>(row + place_in_row(index, half * kHalf));
-      chunk.accesses[2 * half] = from[turn];
-      chunk.accesses[2 * half + 1] = from[1 - turn];
-      swap_if(turn, chunk.accesses[2 * half], chunk.accesses[2 * half + 1]);
+      JITNORM_UNROLL
+      for (int i = 0; i < 2; ++i) chunk.accesses[2 * half + i] = from[i ^ quarter_order()];
     }
+#ifdef JITNORM_REORDERS_VALUES
+#else
+    reorder_quarters(chunk.words);
+#endif
     return;
   }
   load_chunk(chunk, row, index);
@@ -84,7 +85,10 @@ JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>&
   store_halves<uint4>(row, index, chunk.words);
 }
 
-JITNORM_INLINE void store_codes(UInt8* row, int index, const CodeChunk& codes) {
+JITNORM_INLINE void store_codes(UInt8* row, int index, CodeChunk codes) {
+#ifdef JITNORM_REORDERS_VALUES
+  reorder_quarters(codes.words);
+#endif
   store_halves<uint2>(row, index, codes.words);
 }
 #endif

@@ -41,21 +41,18 @@ JITNORM_INLINE void load_chunk(Chunk<T, kAccessBytes>& chunk, const T* row, int 
   for (int i = 0; i < kChunkSize; ++i) chunk.elements[i] = is_in_row(index, i) ? from[i] : T{};
 }
 
-// A chunk of a parameter, which the rows of a block load again and again from the L1 cache. In float32, a lane has 64
-// bytes, and eight lanes that loaded them in order would meet in two of eight banks; so they load them in rotated order
-// instead.
+// A chunk of a parameter, which the rows of a block load again and again from the L1 cache.
 template <typename T, int kAccessBytes>
 JITNORM_INLINE void load_parameter(Chunk<T, kAccessBytes>& chunk, const T* row, int index) {
   if constexpr (sizeof(T) == 4 && kAccessBytes == 16) {
     if (index < kWholeChunks) {
-      const int turn = threadIdx.x / 2 % 4;
       const uint4* from = reinterpret_cast<const uint4*>(row + index * kChunkSize);
       JITNORM_UNROLL
-      for (int i = 0; i < 4; ++i) chunk.accesses[i] = from[i ^ turn];
-      swap_if(turn & 1, chunk.accesses[0], chunk.accesses[1]);
-      swap_if(turn & 1, chunk.accesses[2], chunk.accesses[3]);
-      swap_if(turn & 2, chunk.accesses[0], chunk.accesses[2]);
-      swap_if(turn & 2, chunk.accesses[1], chunk.accesses[3]);
+      for (int i = 0; i < 4; ++i) chunk.accesses[i] = from[i ^ quarter_order()];
+#ifdef JITNORM_REORDERS_VALUES
+#else
+      reorder_quarters(chunk.words);
+#endif
       return;
     }
   }
@@ -112,7 +109,10 @@ JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>&
   }
 }
 
-JITNORM_INLINE void store_codes(UInt8* row, int index, const CodeChunk& codes) {
+JITNORM_INLINE void store_codes(UInt8* row, int index, CodeChunk codes) {
+#ifdef JITNORM_REORDERS_VALUES
+  reorder_quarters(codes.words);
+#endif
   if (index < kWholeChunks) {
     copy_words(row + index * kCodeBytes, codes.accesses);
     return;
