@@ -6,9 +6,9 @@ entry point creates the `Arguments` of each, and the schedule decides which one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from .arguments import Argument, ScalarArgument
+from .arguments import Argument, ScalarArgument, TensorArgument
 from .config import KernelConfig
 from .dtypes import BYTE
 from .extents import LEADING, MATRICES, shape
@@ -44,9 +44,8 @@ def entry_point(config: KernelConfig, target: Target) -> str:
 def _process(config: KernelConfig, target: Target, part: str = "") -> str:
     """The body of the entry point; on the host, for a `part` of the rows or items."""
     if config.is_row_wise:
-        of_experts = f", offsets, {_extent_prefixes(config)[-1]}rows"
-        rows = of_experts if config.experts and target.is_cpu else ""
-        return f"{_arguments_of(config)}  {_schedule(config, target)}(arguments_of{rows}{part});\n"
+        rows = ", offsets, all_rows()" if config.experts else ""
+        return f"{_arguments_of(config, target)}  {_schedule(config, target)}(arguments_of{rows}{part});\n"
     return (
         f"  Arguments a{{}};\n{_lines(_assignments(config))}"
         f"  process_items(a.items{part}, [=](Int64 item) {{ {_item_op(config)}(a, item); }});\n"
@@ -67,9 +66,11 @@ def _schedule(config: KernelConfig, target: Target) -> str:
         return "process_amax"
     if config.weight_rows > 1:
         return "process_rows_in_turn"
+    if config.experts:
+        return "process_experts"
     if target.is_cpu:
-        return "process_experts" if config.experts else "process_row_sets"
-    if config.counts_rows:
+        return "process_row_sets"
+    if config.masked:
         return "process_counted_rows"
     if config.sinkhorn:
         return "process_mapped_rows"
@@ -187,20 +188,26 @@ def _assignments(config: KernelConfig) -> list[str]:
     return [f"a.{member} = {value};" for member, value in chosen.items()]
 
 
-def _arguments_of(config: KernelConfig) -> str:
-    """The function object that returns the `Arguments` of a row set."""
+def _arguments_of(config: KernelConfig, target: Target) -> str:
+    """The function object that returns the `Arguments` of a row set; before it, for experts, that of all their rows."""
     is_several = config.batched or config.experts
     parameter = "bool second" if config.pair else "Int64 matrix" if is_several else ""
-    lines = ["Arguments a{};", *_assignments(config)]
+    lines, all_rows = ["Arguments a{};", *_assignments(config)], ""
     if config.weight_rows > 1:
         parameter = "Int64 part"
         lines += [f"a.{field} += part * kHiddenSize;" for field in ("weight", "bias")[: 1 + config.has_bias]]
     if config.batched:
         lines += _steps_to_matrix(config)
     if config.experts:
-        lines += _steps_to_expert(config)
+        all_rows = _function("all_rows", "", lines)
+        lines = ["Arguments a = all_rows();", *_steps_to_expert(config, target)]
+    return all_rows + _function("arguments_of", parameter, lines)
+
+
+def _function(name: str, parameter: str, lines: list[str]) -> str:
+    """A function object that returns the `Arguments` made by some statements."""
     body = "".join(f"    {line}\n" for line in (*lines, "return a;"))
-    return f"  const auto arguments_of = [=]({parameter}) {{\n{body}  }};\n"
+    return f"  const auto {name} = [=]({parameter}) {{\n{body}  }};\n"
 
 
 def _steps_to_matrix(config: KernelConfig) -> Iterator[str]:
@@ -218,9 +225,17 @@ def _steps_to_matrix(config: KernelConfig) -> Iterator[str]:
             yield f"a.{argument.field} += {' * '.join(factors)};"
 
 
-def _steps_to_expert(config: KernelConfig) -> Iterator[str]:
-    """Statements that advance each pointer to the rows of the expert called `matrix`."""
-    yield "const ExpertRows own = rows_of_expert(offsets, matrix, a.rows);"
+def _steps_to_expert(config: KernelConfig, target: Target) -> Iterator[str]:
+    """Statements for the expert called `matrix`: on the CPU, they advance each pointer to its rows."""
+    tiles = f"first_tile_of_expert(scale_offsets, matrix, own.count, {padded_rows(config).expression()})"
+    own_rows = "const ExpertRows own = rows_of_expert(offsets, matrix, a.rows);"
+    yield from (f"a.{each.field} += matrix;" for each in _own_scales(config))
+    if not target.is_cpu:
+        if config.row_multiple > 1:
+            yield own_rows
+            yield f"a.rows_to_scales = {tiles} * kPaddedRowMultiple - own.first;"
+        return
+    yield own_rows
     yield "a.matrices = kExperts;"
     for argument in interface(config):
         if isinstance(argument, ScalarArgument) or not argument.is_present or argument.field in OFFSETS:
@@ -231,8 +246,10 @@ def _steps_to_expert(config: KernelConfig) -> Iterator[str]:
             factors = ["own.first", *(extent.expression() for extent in argument.shape[1:])]
             yield f"a.{argument.field} += {' * '.join(factors)};"
         elif argument.field == "block_scale":
-            tiles = f"first_tile_of_expert(scale_offsets, matrix, own.count, {padded_rows(config).expression()})"
             yield f"a.block_scale += {tiles} * kPaddedRowMultiple * kPaddedScaleColumns;"
-        elif argument.shape == shape(config.experts):
-            yield f"a.{argument.field} += matrix;"
     yield "a.rows = own.count;"
+
+
+def _own_scales(config: KernelConfig) -> Sequence[TensorArgument]:
+    """The arguments with an element for each expert."""
+    return [each for each in tensor_arguments(config) if each.shape == shape(config.experts)]

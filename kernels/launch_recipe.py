@@ -48,7 +48,7 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
     if target.is_cpu:
-        grid = _row_grid(config, 1) if items is None else items
+        grid = _row_grid(config, 1) + config.experts if items is None else items  # each expert also has its padding
         if config.amax_parts:
             grid = _row_grid(config, rows_of_part(config)).at_most(config.amax_parts)
         return {**recipe, "device": "cpu", "grid": grid.to_json(), "grain": _grain(config)}
@@ -78,7 +78,7 @@ def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = N
         most = max(1, config.amax_parts // schedule.blocks_per_row)
     of_block = 1 if schedule.loads_ahead or config.amax_parts else schedule.rows_per_block * schedule.rows_at_once
     rows = _row_grid(config, of_block)
-    if config.counts_rows:
+    if config.masked:
         most = MASKED_THREADS // schedule.threads
     if config.prenorm:
         most = most or MIXING_THREADS // (schedule.threads * schedule.blocks_per_row)

@@ -32,9 +32,8 @@ def padded_rows(config: KernelConfig) -> Extent:
 
 def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
     """Blocks of `rows_per_block` rows, each of one row set or matrix, that cover all rows a kernel visits."""
-    if config.experts:  # besides rows, each expert has its last block, which may be smaller; on the CPU, its padding
-        return written_rows(config).ceil_div(rows_per_block) + extent(config.experts)
-    # Rows excluded by a mask are not padded, either.
+    if config.experts:
+        return written_rows(config).ceil_div(rows_per_block)
     if config.passes_sums:
         return ROWS.ceil_div(config.ranks) * config.ranks
     if config.all_reduce == "all_gather":
@@ -44,6 +43,7 @@ def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
     if config.divides_rows:
         whole = SECOND_ROWS if config.scatters else ROWS
         return whole.ceil_div(config.ranks).ceil_div(rows_per_block)
+    # Rows excluded by a mask are not padded, either.
     blocks = (ROWS if config.masked else padded_rows(config)).ceil_div(rows_per_block)
     if config.batched:
         return MATRICES * blocks

@@ -27,7 +27,7 @@ def has_separate_parts(config: KernelConfig) -> bool:
         >>> has_separate_parts(KernelConfig("rmsnorm", 4096))
         False
     """
-    is_plain = config.is_row_wise and not (config.normalizes or config.counts_rows or config.streams)
+    is_plain = config.is_row_wise and not (config.normalizes or config.masked or config.streams)
     return is_plain and not config.needs_row_amax
 
 

@@ -159,6 +159,8 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
         return "only rows that are loaded ahead stay in shared memory, where neither floats nor sums are kept"
     if config.amax_parts and (schedule.rows_at_once > 1 or schedule.loads_ahead):
         return "threads that find an amax load one row after another"
+    if schedule.rows_at_once > 1 and config.experts:
+        return "each row of experts has its own scale"
     if schedule.rows_at_once > 1 and config.weight_rows > 1:
         return "rows that take turns at a weight do not share it"
     if schedule.splits_chunks and (reason := why_not_split(config, schedule)):
@@ -340,12 +342,12 @@ def _sandwich_schedule(config: KernelConfig, groups: int) -> RowSchedule:
 def _least_chunks(config: KernelConfig) -> int:
     """The minimum number of chunks per lane: two if their weight can be loaded with them, or if they have gates.
 
-    If a mask counts rows, threads first search for theirs, which pays off with more chunks: NVFP4 of experts' rows of
-    4096 columns reaches 0.86 of a copy with four, 0.80 with two; SwiGLU to MXFP4, 0.71 with two and 0.61 with one.
+    If a mask counts rows, threads first search for theirs, which pays off with more chunks: NVFP4 of rows of 4096
+    columns reaches 0.86 of a copy with four, 0.80 with two; SwiGLU to MXFP4, 0.71 with two and 0.61 with one.
     """
     if config.all_reduce:
         return 1  # all ranks' shares of a chunk are in flight at once
-    if config.counts_rows and not config.normalizes and held_bytes(config) == 2:
+    if config.masked and not config.normalizes and held_bytes(config) == 2:
         return CHUNKS_OF_MANY_ROWS
     if config.gate_columns:
         return least_idle_chunks(config, PREFERRED_CHUNKS)

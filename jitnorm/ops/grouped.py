@@ -39,7 +39,7 @@ def grouped_quantize(
     Offsets are read on the device; whatever their values, nothing outside of the tensors is touched. They are clamped
     to the existing rows, and an expert that ends before it begins has no rows. Rows and tiles that belong to no expert
     are not written, and stay uninitialized in allocated outputs. Where experts overlap, it is undefined whose bytes
-    remain.
+    are written.
 
     Args:
         input: float16, bfloat16, float32 or float8_e4m3fn, shape (M, hidden_size); rows at any stride.

@@ -83,6 +83,9 @@ struct Arguments {
   const Slot* slots;  // the slot of each token in both caches
   Int64 slots_strides[1], slots_extents[1];
 #endif
+#ifdef JITNORM_EXPERTS
+  Int64 rows_to_scales;  // from the number of a row to that of its swizzled scales
+#endif
 
   // One element, or one for each row or matrix.
   const Int32* mask;  // the number of rows of each matrix

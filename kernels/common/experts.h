@@ -19,7 +19,9 @@ JITNORM_INLINE ExpertRows rows_of_expert(const Int32* offsets, Int64 expert, Int
 }
 
 // The first of its tiles of scales, all of which are within the tensor's `scale_rows`.
-JITNORM_INLINE Int64 first_tile_of_expert(const Int32* scale_offsets, Int64 expert, Int64 count, Int64 scale_rows) {
-  const Int32 most = as_bound(scale_rows - padded_rows(count));
-  return (UInt32)clamped(scale_offsets[expert], 0, most) / kPaddedRowMultiple;
+JITNORM_INLINE Int64 first_tile_of_expert(const Int32* scale_offsets, Int64 expert, Int32 count, Int64 scale_rows) {
+  constexpr UInt32 kRows = kPaddedRowMultiple;
+  const UInt32 first = (UInt32)clamped(scale_offsets[expert], 0, 0x7fffffff) / kRows;
+  const UInt64 most = (UInt64)scale_rows / kRows - ((UInt32)count + kRows - 1) / kRows;
+  return first < most ? first : most;
 }

@@ -36,8 +36,17 @@ JITNORM_INLINE Scale* linear_scales(const Arguments& a) {
 JITNORM_INLINE void assign_bits(UInt8& scale, UInt32 bits) { scale = (UInt8)(kHasPackedScales ? bits >> 23 : bits); }
 JITNORM_INLINE void assign_bits(float& scale, UInt32 bits) { scale = float_of(bits); }
 
+// The row of swizzled scales that a row has.
+JITNORM_INLINE Int64 scales_of_row(const Arguments& a, Int64 row) {
+#ifdef JITNORM_EXPERTS
+  return row + a.rows_to_scales;
+#else
+  return row;
+#endif
+}
+
 JITNORM_INLINE void store_scale(const Arguments& a, Int64 row, int column, UInt32 bits) {
-  if (kHasSwizzledScales) assign_bits(a.block_scale[swizzled_offset(row, column)], bits);
+  if (kHasSwizzledScales) assign_bits(a.block_scale[swizzled_offset(scales_of_row(a, row), column)], bits);
   if (kHasLinearScales) assign_bits(linear_scales(a)[linear_offset(row, column, a.rows)], bits);
 }
 
@@ -84,7 +93,7 @@ JITNORM_INLINE void pad_scales(const Arguments& a, int thread, int threads) {
 // Zeroes the padding of row `row`: the columns from `first` on for which `thread` of `threads` is responsible.
 JITNORM_INLINE void store_zero_scales(const Arguments& a, Int64 row, int first, int thread, int threads) {
   for (int k = first + thread; k < kPaddedScaleColumns; k += threads) {
-    if (kHasSwizzledScales) a.block_scale[swizzled_offset(row, k)] = Scale{};
+    if (kHasSwizzledScales) a.block_scale[swizzled_offset(scales_of_row(a, row), k)] = Scale{};
     if (kHasColumnMajorScales) a.block_scale[linear_offset(row, k, a.rows)] = Scale{};
   }
 }

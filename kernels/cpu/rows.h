@@ -288,10 +288,11 @@ JITNORM_INLINE void process_rows_in_turn(ArgumentsOf arguments_of, Int64 first, 
 }
 #endif
 
-// arguments_of() gives the Arguments of an expert. After all `rows`, each expert's padding has a turn.
+// arguments_of() gives the Arguments of an expert. After the rows of `all`, each expert's padding has a turn.
 template <typename ArgumentsOf>
-JITNORM_INLINE void process_experts(ArgumentsOf arguments_of, const Int32* offsets, Int64 rows, Int64 first,
+JITNORM_INLINE void process_experts(ArgumentsOf arguments_of, const Int32* offsets, const Arguments& all, Int64 first,
                                     Int64 last) {
+  const Int64 rows = all.rows;
   for (Int64 expert = 0; expert < arguments_of(0).matrices; ++expert) {
     const Arguments a = arguments_of(expert);
     const Int64 begin = rows_of_expert(offsets, expert, rows).first;

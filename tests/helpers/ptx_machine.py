@@ -130,8 +130,8 @@ class _Machine(Numbers):
         targets = operands[0].strip("{}").replace(" ", "").split(",")
         assert not (at % (size * len(targets))).any(), "misaligned load"
         for i, target in enumerate(targets):
-            each = flat[_bytes_from(at + size * i, size)].view(f"<u{size}")
-            self.write(target, each[:, 0].astype(np.uint64))
+            each = flat[_bytes_from(at + size * i, size)].view(f"<{'i' if kind[0] == 's' else 'u'}{size}")
+            self.write(target, each[:, 0].astype(np.int64).view(np.uint64))
 
     def _do_st(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         size = BITS[modifiers[-1]] // 8

@@ -120,12 +120,12 @@ def test_codes_share_a_tuning_key_whatever_becomes_of_the_scales() -> None:
         assert tuning_key(KernelConfig.parse(other)) != usual
 
 
-def test_experts_share_the_tuning_key_of_a_mask() -> None:
+def test_experts_share_the_tuning_key_of_their_rows_and_masks_have_one_of_their_own() -> None:
     masked, of_experts, gathered = (
         tuning_key(KernelConfig.parse(f"quantize:hidden_size=4096,quant=e2m1/16/e4m3{rest}"))
         for rest in (",batched=true,masked=true", "/128x4/given,experts=8,scale_per_matrix=true", ",gathers=true")
     )
-    assert masked == of_experts != gathered == KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3")
+    assert masked != of_experts == gathered == KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3")
 
 
 def test_what_is_warmed_is_what_calls_run() -> None:

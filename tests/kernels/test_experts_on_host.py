@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise
 
+import numpy as np
 import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
@@ -16,9 +17,9 @@ try:
 except ToolchainMissingError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-from cute_on_host import make_arrays, run_on_cpu, run_on_host
+from cute_on_host import Arrays, make_arrays, run_on_cpu, run_on_host
 
-# Several rows a warp, one warp, several warps; clusters.
+# Several rows a warp, one warp, several warps; rows side by side; blocks with parts of a row.
 KERNELS = (
     ("quantize:hidden_size=64,quant=e2m1/16/e4m3/128x4/given,experts=5,scale_per_matrix=true", "sm_80"),
     ("quantize:hidden_size=640,quant=e2m1/32/ue8m0/8x4,experts=5,gate_columns=-1", "sm_90a"),
@@ -26,39 +27,55 @@ KERNELS = (
     ("quantize:hidden_size=2048,quant=e2m1/16/e4m3/linear+128x4/row,experts=40,pdl=true", "sm_100a"),
     ("quantize:hidden_size=1536,quant=e4m3/row/f32,experts=3", "sm_90a"),
     ("quantize:hidden_size=4096,quant=e4m3/128/f32,schedule=4x2b2,experts=2", "sm_90a"),
+    ("quantize:hidden_size=1152,quant=e2m1/16/e4m3/8x4,schedule=1x1p4n72,experts=70", "sm_90a"),
 )
 GATHERING = (
     ("quantize:hidden_size=64,quant=e2m1/16/e4m3/128x4/row,gathers=true", "sm_80"),
     ("quantize:hidden_size=1536,quant=e2m1/32/ue8m0/8x4,activation=relu2,gathers=true", "sm_90a"),
     ("quantize:hidden_size=2048,quant=e4m3/row/f32,gathers=true,experts=3", "sm_100a"),
+    ("quantize:hidden_size=128,quant=e2m1/16/e4m3/128x4,gathers=true,experts=5", "sm_90a"),
 )
 ROWS = 20
 
 
 def offsets(experts: int, tile: int) -> tuple[list[int], list[int]]:
-    """Offsets of experts, some without rows, one ending before it begins; and offsets of their scales."""
-    borders = [2, 2, 13, 9, 13, 19][: experts + 1]
+    """Offsets of experts, some without rows; and offsets of their scales."""
+    borders = [2, 2, 13, 13, 16, 19][: experts + 1]
     borders += [ROWS] * (experts + 1 - len(borders))
-    padded = [-(-max(0, after - first) // tile) * tile for first, after in pairwise(borders)]
+    padded = [-(-(after - first) // tile) * tile for first, after in pairwise(borders)]
     return borders, [0, *accumulate(padded)]
 
 
+def set_offsets(arrays: Arrays, config: KernelConfig) -> None:
+    for name, values in zip(("offsets", "scale_offsets"), offsets(config.experts, config.row_multiple), strict=True):
+        if name in arrays:
+            arrays[name][...] = values
+
+
 @pytest.mark.parametrize(("text", "target"), KERNELS)
-def test_each_block_finds_its_expert(text: str, target: str) -> None:
-    """This includes few blocks that process the rows of all experts in turn."""
+def test_each_row_finds_its_expert(text: str, target: str) -> None:
     config = KernelConfig.parse(text)
     expected, actual = (make_arrays(config, ROWS, "spiky") for _ in range(2))
     for arrays in (expected, actual):
-        for name, values in zip(
-            ("offsets", "scale_offsets"), offsets(config.experts, config.row_multiple), strict=True
-        ):
-            if name in arrays:
-                arrays[name][...] = values
+        set_offsets(arrays, config)
     run_on_cpu(config, expected, 0.0)
-    blocks = 3 * (2 if "b2" in config.schedule else 1)
-    run_on_host(config, Target(target), actual, ROWS, 0.0, most_blocks=blocks, is_cuda=True)
+    run_on_host(config, Target(target), actual, ROWS, 0.0, is_cuda=True)
     for name, array in expected.items():
         assert actual[name].tobytes() == array.tobytes(), name
+
+
+@pytest.mark.parametrize("borders", [[19, 2, 13, -5, 40, 6], [13, 9, 9, 4, 4, -1], [-7, 50, 0, 0, 3, 3]])
+@pytest.mark.parametrize("size", [64, 640])
+def test_offsets_that_decrease_write_rows_of_experts_only(size: int, borders: list[int]) -> None:
+    config = KernelConfig.parse(f"quantize:hidden_size={size},quant=e2m1/16/e4m3/8x4,experts=5")
+    arrays = make_arrays(config, ROWS, "random")
+    untouched = arrays["y_fp4"].copy()
+    arrays["offsets"][...], arrays["scale_offsets"][...] = borders, [1 << 30, -9, 8, 0, 3, 7]
+    run_on_host(config, Target("sm_90a"), arrays, ROWS, 0.0, is_cuda=True)
+    has_expert = [any(first <= row < after for first, after in pairwise(borders)) for row in range(ROWS)]
+    written = (arrays["y_fp4"] != untouched).any(axis=1)
+    assert not written[~np.array(has_expert)].any()
+    assert written.any() == any(has_expert)
 
 
 @pytest.mark.parametrize(("text", "target"), GATHERING)
@@ -69,7 +86,7 @@ def test_each_row_finds_its_own_of_the_input(text: str, target: str) -> None:
     for arrays in (expected, actual):
         arrays["input_rows"][:, 0] = [(7 * i) % ROWS if i % 5 else (-1, 3, ROWS, 1 << 30)[i // 5] for i in range(ROWS)]
         if config.experts:
-            arrays["offsets"][...] = offsets(config.experts, 1)[0]
+            set_offsets(arrays, config)
     run_on_cpu(config, expected, 0.0)
     run_on_host(config, Target(target), actual, ROWS, 0.0, is_cuda=True)
     for name, array in expected.items():

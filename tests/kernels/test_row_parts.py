@@ -57,7 +57,7 @@ def test_more_blocks_than_a_schedule_can_say_are_not_offered() -> None:
         "quantize:hidden_size=4096,weight=none,quant=e4m3/row/f32",  # the scale of a row
         "quantize:hidden_size=4096,weight=none,quant=e2m1/16/e4m3/linear/row",
         "quantize:hidden_size=4608,weight=none,quant=e4m3/96/f32",  # blocks that two warps share
-        "quantize:hidden_size=4096,weight=none,quant=e4m3/128/f32,experts=2",
+        "quantize:hidden_size=4096,weight=none,quant=e4m3/128/f32,batched=true,masked=true",
     ],
 )
 def test_rows_with_something_to_exchange_have_none(text: str) -> None:
