@@ -1,4 +1,4 @@
-"""The gradients of norms: what their kernels take, and how the sums over rows are divided.
+"""The gradients of norms: the arguments of their kernels, and how sums over rows are divided.
 
 A parameter's gradient is a sum over all rows. Segments of the rows are summed separately, each to a row of `partials`,
 which ``sum_rows`` adds up. The division into segments depends only on the number of rows and the hidden size, so that
@@ -22,7 +22,8 @@ from .target import Target
 ACCUMULATORS = 256
 _SEGMENTS_OF_SHORT_ROWS, _SEGMENTS_OF_LONG_ROWS, _MOST_CHUNKS_OF_SHORT_ROWS = 256, 128, 256
 _PACKED_LANES = 256
-# Not part of them: these segments' sums are added in any case, either before they are stored or by ``sum_rows``.
+# Not part of the output bits: the sums of these segments are added in any case, either before they are stored or by
+# ``sum_rows``.
 _FOLDED_SEGMENTS = {_SEGMENTS_OF_SHORT_ROWS: 1, _SEGMENTS_OF_LONG_ROWS: 2}
 _MOST_PACKED_CHUNKS = 64
 # Columns that a block of ``sum_rows`` adds up, and its threads.
@@ -40,7 +41,7 @@ _MOST_STAGES = 4
 # Pairs of rows of 3685 x 5248, with 11 warps, went from 0.77 of a copy to 0.81; of 774 x 7808, with 16, they would fall
 # from 0.57 to 0.53.
 _MOST_WARPS_OF_PAIRS = 11
-# Registers of a multiprocessor, and those that a thread needs besides its row, its weight and its sums.
+# Registers of a multiprocessor, and registers that a thread needs besides its row, its weight and its sums.
 _REGISTERS, _OTHER_REGISTERS = 1 << 16, 28
 
 
@@ -147,7 +148,7 @@ def sum_arguments(config: KernelConfig) -> tuple[Argument, ...]:
 
 
 def backward_schedule(config: KernelConfig, target: Target) -> RowSchedule:
-    """How threads share a row to compute its gradient; each keeps its columns' sums from row to row."""
+    """How threads share a row to compute its gradient; each thread keeps the sums of its columns from row to row."""
     chunks = ceil_div(config.hidden_size, CHUNK_SIZE)
     packed = rows_of_pack(config.hidden_size)
     if packed > 1:
@@ -187,7 +188,7 @@ def _with_room(config: KernelConfig, target: Target, schedule: RowSchedule) -> R
 
 
 def _takes_too_many_registers(config: KernelConfig, schedule: RowSchedule) -> bool:
-    """Whether a row, its gradients, the weight and the sums would be spilled.
+    """Whether the compiler would spill a row, its gradients, the weight and the sums.
 
     Each quarter of a multiprocessor has a quarter of the registers, for whole warps: 13 warps get as many as 16. Layer
     normalization of 323 x 25984, whose blocks have 13, went from 0.23 of a copy to 0.27.
@@ -232,7 +233,7 @@ def _stages(config: KernelConfig, target: Target, schedule: RowSchedule) -> int:
         return 0
     wanted = _BYTES_ON_THEIR_WAY[most_segments(config.hidden_size)] // _bytes_of_rows(config, schedule)
     if schedule.stays_shared:
-        wanted += 1  # the one that threads work on
+        wanted += 1  # the row that threads work on
     # Blocks that share rows wait for each other meanwhile: RMSNorm of 323 x 25984 went from 0.40 of a copy to 0.42.
     least = 2 if schedule.blocks_per_row > 1 else 1
     room = target.shared_bytes - _weight_bytes(config, schedule) - _kept_sum_bytes(config, target, schedule)
@@ -254,8 +255,8 @@ def stages_statistic(config: KernelConfig, target: Target) -> bool:
 def staged_bytes(config: KernelConfig, target: Target) -> int:
     """Shared memory of a block for rows in flight.
 
-    At least so much that a multiprocessor has room only for its intended number of blocks: otherwise blocks of the next
-    call, which start early by programmatic dependent launch, would pile up on some multiprocessors: 16384 x 5120 took
+    It is large enough that a multiprocessor has room only for its intended number of blocks. Otherwise, blocks of the
+    next call, which start early by programmatic dependent launch, pile up on some multiprocessors: 16384 x 5120 took
     1.5 times as long.
     """
     count, of_sums = stages(config, target), shared_sum_bytes(config, target)

@@ -143,7 +143,7 @@ def _check_fields(config: KernelConfig) -> None:
 
 @cache
 def _defaults_of_others(op: str) -> tuple[tuple[str, object], ...]:
-    """The fields that other ops have and this one has not, with their defaults."""
+    """The fields that other ops have and this one lacks, with their defaults."""
     from .config import KernelConfig  # which imports this module
 
     others = {option for options in _OPTIONS.values() for option in options}.difference(_OPTIONS[op])
@@ -303,7 +303,7 @@ def _check_experts(config: KernelConfig) -> None:
 
 
 def _check_chosen_rows(config: KernelConfig, head: str, are_chosen: str, whose: str) -> None:
-    """Check what all rows would have in common; the texts are those of an error."""
+    """Check the options that all rows would have in common; the texts become part of an error."""
     if config.batched or config.has_square_blocks:
         raise ValueError(f"{head}, which excludes batched and blocks that span rows")
     if config.quant is None or config.axis == 0 or config.row_dims != 1:

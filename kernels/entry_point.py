@@ -114,7 +114,7 @@ def _of_set(config: KernelConfig, row_set: int) -> Iterator[Argument]:
             yield argument
         elif argument.row_set == 0:
             yield own.get(argument.field, argument)
-        elif argument.field not in shared:  # only for the second set; the first ignores it
+        elif argument.field not in shared:  # only the second set uses it
             yield argument
 
 

@@ -1,4 +1,4 @@
-"""The types of a configuration's fields, which callers may get wrong: sources contain the values as they are."""
+"""The types of a configuration's fields, which are checked because sources contain the values as they are."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _ALLOWED = {bool: "True and False", int: "whole numbers"}
 
 
 def settle_types(config: Any) -> None:
-    """Make other libraries' integers Python's, and raise ValueError unless numbers and booleans are just that.
+    """Convert other libraries' integers to Python's; raise ValueError unless numbers and booleans have exactly these
+    types.
 
-    True and 16.0 equal 1 and 16, but write other sources. Checks of values compare texts with what is allowed.
+    True and 16.0 equal 1 and 16, but would give other sources. The texts among the fields are checked by their values.
     """
     described: Any = type(config)
     for name, kind in _typed_fields(described):

@@ -1,4 +1,4 @@
-"""How rows of streams are divided that are mixed after a sum over them; threads end with factors of several rows."""
+"""How to divide rows of streams that are mixed after a sum over them; threads compute factors of several rows last."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .short_rows import packed_streams_schedule, small_row_schedule
 _MOST_CHUNKS = 2
 # Rows of up to so many groups have one chunk per lane.
 _SHORT_GROUPS = 4
-# From so many warps on, blocks that end with the factors of their rows are as many as run at once; about so many warps.
+# Blocks of at least `_PERSISTENT_WARPS` warps, which compute the factors of their rows last, are as many as run at
+# once: about `_RESIDENT_WARPS` warps per multiprocessor.
 _PERSISTENT_WARPS, _RESIDENT_WARPS = 7, 24
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_quant(config: KernelConfig) -> None:
-    """Raise ValueError if an op does not encode or decode so."""
+    """Raise ValueError if an op does not support its way of encoding or decoding."""
     if config.quant:
         _check_decoding(config, config.quant)
         _check_columns(config, config.quant)

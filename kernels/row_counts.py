@@ -6,12 +6,12 @@ from .config import KernelConfig
 from .extents import MATRICES, ROWS, SECOND_ROWS, Extent, extent
 from .numerics import ceil_div
 
-# Elements that take the CPU 0.1 ms or more, several times the cost of a thread.
+# So many elements take the CPU 0.1 ms or more, several times the cost of starting a thread.
 ELEMENTS_PER_THREAD = 1 << 17
 
 
 def rows_of_part(config: KernelConfig) -> int:
-    """Rows of a part of a tensor on the CPU, at least: worth a thread."""
+    """The minimum number of rows in a part of a tensor on the CPU, worth a thread."""
     return ceil_div(ELEMENTS_PER_THREAD, config.hidden_size)
 
 
@@ -38,7 +38,7 @@ def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
         return ROWS.ceil_div(config.ranks) * config.ranks
     if config.all_reduce == "all_gather":
         return ROWS.ceil_div(rows_per_block)
-    if config.all_reduce == "one_shot_scatter":  # also those of others, which are sent
+    if config.all_reduce == "one_shot_scatter":  # also other ranks' rows, which are sent to them
         return SECOND_ROWS.round_up(config.row_multiple)
     if config.divides_rows:
         whole = SECOND_ROWS if config.scatters else ROWS

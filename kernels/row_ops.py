@@ -278,7 +278,7 @@ def _gathered(output: TensorArgument, config: KernelConfig) -> TensorArgument:
 
 
 def _outputs_of_weights(config: KernelConfig, name: str) -> TensorArgument:
-    """Outputs for all rows with the first weight, then for all rows with the next."""
+    """The outputs of all rows for the first weight, then those for the next."""
     one = strided_rows(name, config.input, config, is_output=True, is_flat=True)
     rows = shape(config.weights, ROWS, config.hidden_size)
     return dataclasses.replace(one, shape=rows, is_strided=False, run_bytes=config.hidden_size * one.element_bytes)

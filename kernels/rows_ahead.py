@@ -19,8 +19,8 @@ _STAGED_ROWS = 2
 # How many rows may share a block, each of which takes a named barrier, and for how many threads there are registers, by
 # chunks.
 MOST_SHARING_ROWS = 15
-# Rows of a group have one warp, and need none: with 15, layer normalization to FP8 of 37814 x 496 reaches 0.69 of a
-# copy, with 24 0.87, with 32 0.86.
+# Rows of one group have a single warp, which needs no barrier: with 15 of them, layer normalization to FP8 of 37814 x
+# 496 reaches 0.69 of a copy, with 24 0.87, with 32 0.86.
 _SHARING_ROWS_OF_A_GROUP = 24
 _SHARING_THREADS, _SHARING_THREADS_OF_TWO_CHUNKS = 1024, 768
 # About how many threads of other blocks a multiprocessor should have room for, by the registers that a row takes in

@@ -80,7 +80,7 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
 def _amax_schedule(config: KernelConfig, schedule: RowSchedule) -> RowSchedule:
     """Persistent blocks whose threads divide rows as in a schedule; as many rows share one as fit."""
     is_light = not config.normalizes and held_bytes(config) == 2
-    if schedule.blocks_per_row > 1 and not config.normalizes:  # its only pass need not hold the row
+    if schedule.blocks_per_row > 1 and not config.normalizes:  # a single pass need not hold the row
         schedule = RowSchedule(MAX_WARPS, ceil_div(groups_of(config), MAX_WARPS), holds_row=False)
     threads = _AMAX_THREADS if is_light else _AMAX_THREADS_OF_COMPUTED
     rows = schedule.rows_per_block
@@ -173,7 +173,7 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
 
 
 def _most_warps(config: KernelConfig, schedule: RowSchedule) -> int:
-    """The maximum number of warps for a row: one per group; of several blocks, the last may have idle ones."""
+    """The maximum number of warps for a row: one per group; if several blocks share it, the last may have idle ones."""
     return round_up(groups_of(config), schedule.blocks_per_row)
 
 
@@ -203,11 +203,11 @@ def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
 
 
 def stores_in_pairs(config: KernelConfig, schedule: RowSchedule) -> bool:
-    """Whether two lanes store their chunks together, which requires both or neither to have one.
+    """Whether two lanes store their chunks together, which requires that both or neither have one.
 
-    Layer normalization does not: it is bound by the L1 cache, and fell from 0.816 to 0.781 of the roofline. Its
-    gradients do, if threads work on one row at a time: 16384 x 8192 went from 238 to 206 us; on two rows at once, 16384
-    x 5120 would go from 132 to 148.
+    In layer normalization, they do not: it is bound by the L1 cache, and fell from 0.816 to 0.781 of the roofline. In
+    its gradients, they do if threads work on one row at a time: 16384 x 8192 went from 238 to 206 us; with two rows at
+    once, 16384 x 5120 would go from 132 to 148.
     """
     if schedule.favours_latency or schedule.splits_chunks:
         return False
@@ -242,8 +242,8 @@ def _long_row_schedule(groups: int, most_chunks: int, target: Target) -> RowSche
 def _gains_by_more_chunks(config: KernelConfig) -> bool:
     """Whether many rows are faster with few warps each.
 
-    Block formats are: NVFP4 of 16384 x 8192 goes from 95.2 to 87.3 us, but FP8 by tensor from 93.7 to 95.1. Blocks that
-    cross warps are not.
+    Block formats gain: NVFP4 of 16384 x 8192 goes from 95.2 to 87.3 us, but FP8 by tensor from 93.7 to 95.1. Formats
+    whose blocks cross warps do not.
     """
     is_blocked = config.quant is not None and config.quant.has_blocks and not config.quant.crosses_warps
     is_light = not (waits_for_row_amax(config) or config.activation) and held_bytes(config) == 2
@@ -356,7 +356,7 @@ def _least_chunks(config: KernelConfig) -> int:
 
 
 def least_idle_chunks(config: KernelConfig, chunks: int) -> int:
-    """So many chunks per lane, or one if an eighth of the lanes would be idle in the last chunk.
+    """The given number of chunks per lane, or one if an eighth of the lanes would be idle in the last chunk.
 
     SwiGLU of 3328 columns, 7 groups, went from 0.82 to 0.91 of the fastest with 7 warps instead of 4 times 2 chunks.
     """

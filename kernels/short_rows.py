@@ -30,8 +30,8 @@ _BLOCK_THREADS = 128
 # requests most of a head together with its angles, not before: on an H200, rope_quant of 8192 tokens x 4096 took 33.0
 # us, not 35.7, but of 128 tokens 2.66, not 2.54.
 _TURNING_BLOCKS = 9
-# With two lanes for a row, a warp's accesses are scattered: RMSNorm of 200000 x 64 fell from 1.01 of a copy to 0.82.
-# Four chunks per lane leave too few threads: NVFP4 of 23111 x 912 fell from 0.97 to 0.83.
+# With two lanes per row, a warp's accesses are scattered: RMSNorm of 200000 x 64 fell from 1.01 of a copy to 0.82. Four
+# chunks per lane leave too few threads: NVFP4 of 23111 x 912 fell from 0.97 to 0.83.
 _LANES, _FEWEST_LANES, _MOST_CHUNKS = (16, 8, 4, 2, 1), 4, 3
 
 
@@ -96,11 +96,11 @@ def packed_schedule(config: KernelConfig) -> RowSchedule | None:
 
 
 def _gains_by_packing(config: KernelConfig, capacity: int, usual: int) -> bool:
-    """Whether rows gain by lanes with several chunks, which have room for so many, not for those of usual lanes."""
+    """Whether rows gain from lanes with several chunks, with room for `capacity` chunks of a row instead of `usual`."""
     is_of_a_group, chunks, has_codes = groups_of(config) == 1, chunks_of(config), config.quant is not None
     if _is_bound_by_instructions(config):
         return is_of_a_group or capacity < usual
-    # Others are bound by memory, and gain only where a third of the lanes would be idle, or of some a quarter.
+    # Others are bound by memory, and gain only where a third of the lanes would be idle, or for some a quarter.
     if capacity < usual and 3 * chunks < 2 * usual:
         return has_codes or config.activation != "" or config.op == "layernorm"
     is_slow = is_of_a_group if has_codes else config.op == "layernorm"
@@ -238,7 +238,7 @@ def _hurried(config: KernelConfig, small: RowSchedule) -> RowSchedule:
 def usual_small_schedule(config: KernelConfig) -> RowSchedule | None:
     """The schedule of rows of up to a group that are not few, but not many either; None if that of few is as fast.
 
-    On an H200, queries and keys of 1024 x 3072 took 6.5 us with that of few, 5.5 with that of many, rotated ones to FP8
+    On an H200, with the schedule of few, queries and keys of 1024 x 3072 took 6.5 us, not 5.5, and rotated ones to FP8
     up to 8 % longer.
     """
     usual = replace(config, many_rows=True)

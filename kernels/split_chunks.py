@@ -2,7 +2,7 @@
 
 A lane with a whole chunk of 16-bit values loads 32 bytes in two instructions, each of which leaves out every second 16
 bytes, so a warp's access takes the L1 cache twice as long as one without gaps. With halves, lanes 2k and 2k + 1 have
-chunks k and k + 16 of a group, and each instruction of a warp moves 512 bytes in order. The sum over a chunk goes on
+chunks k and k + 16 of a group, and each instruction of a warp moves 512 bytes in order. The sum over a chunk continues
 from the first half to the second, by one more exchange, so that all additions are those of whole chunks.
 """
 
