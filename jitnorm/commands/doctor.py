@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from rich.table import Table
 
@@ -234,6 +235,12 @@ def _cpu_threads() -> None:
         raise ValueError(f"JITNORM_CPU_THREADS: is {value!r}; use a whole number, 1 or more")
 
 
+def _miss_record() -> None:
+    path = Path(os.environ["JITNORM_MISS_RECORD"]).expanduser()
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"JITNORM_MISS_RECORD: is '{path}', which cannot be written; use a file in a writable folder")
+
+
 def _anything() -> None:
     pass
 
@@ -248,7 +255,7 @@ CHECKS: Mapping[str, Callable[[], object]] = {
     "JITNORM_CPU_THREADS": _cpu_threads,
     "JITNORM_JIT": jit_mode,
     "JITNORM_LOCK_TIMEOUT": lambda: wait_bound(None),
-    "JITNORM_MISS_RECORD": _anything,
+    "JITNORM_MISS_RECORD": _miss_record,
     "JITNORM_OTEL": tracing_is_wanted,
     "JITNORM_READONLY_CACHE": _anything,  # each folder is a tier with its own state
     "JITNORM_REMOTE_CACHE": lambda: RemoteTier(os.environ["JITNORM_REMOTE_CACHE"]),
