@@ -286,6 +286,8 @@ OPS = (
     _of("four over six", "quantize", quant="nvfp4", four_over_six=True, only_large=True),
     _of("nvfp4 batched", "nvfp4_batched_quantize", only_large=True),
     _of("mxfp8 grouped", "mxfp8_grouped_quantize", only_large=True),
+    _of("nvfp4 grouped", "scaled_fp4_grouped_quantize", only_large=True),
+    _of("silu nvfp4 grouped", "silu_and_mul_scaled_nvfp4_experts_quantize", only_large=True),
     _of("nvfp4 experts", "grouped_quantize", quant="nvfp4", layout="128x4", only_large=True),
     _of("silu mxfp4 experts", "silu_and_mul_grouped_quantize", quant="mxfp4", layout="128x4", only_large=True),
     _of("silu nvfp4", "silu_and_mul_quantize", quant="nvfp4", only_large=True),

@@ -26,8 +26,9 @@ OPS = (
     "silu fp8", "silu fp8 token", "silu", "layernorm fp8", "layernorm mxfp8", "rmsnorm silu", "rmsnorm silu nvfp4",
     "gated", "gated nvfp4", "sandwich", "sandwich nvfp4", "gated add", "adaptive", "adaptive mxfp8", "rmsnorm multi",
     "gated input", "gated fp8", "rmsnorm alone", "fp8 by columns", "fp8 128 by given", "mxfp8 grouped",
-    "silu mxfp4 experts", "silu nvfp4 by 8", "swigluoai", "swigluoai mxfp8", "gelu alone",
-    "relu2 nvfp4", "mhc pre", "mhc pre with prenorm", "amax", "layernorm alone", "layernorm bf16", "q_kv_rmsnorm",
+    "nvfp4 grouped", "silu nvfp4 grouped", "silu mxfp4 experts", "silu nvfp4 by 8", "swigluoai", "swigluoai mxfp8",
+    "gelu alone", "relu2 nvfp4", "mhc pre", "mhc pre with prenorm", "amax", "layernorm alone", "layernorm bf16",
+    "q_kv_rmsnorm",
 )  # fmt: skip
 # Hidden sizes that are tuned if none are named.
 HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 24576, 32768)
