@@ -85,9 +85,11 @@ JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>&
   store_halves<uint4>(row, index, chunk.words);
 }
 
-JITNORM_INLINE void store_codes(UInt8* row, int index, CodeChunk codes) {
 #ifdef JITNORM_REORDERS_VALUES
+JITNORM_INLINE void store_codes(UInt8* row, int index, CodeChunk codes) {
   reorder_quarters(codes.words);
+#else
+JITNORM_INLINE void store_codes(UInt8* row, int index, const CodeChunk& codes) {
 #endif
   store_halves<uint2>(row, index, codes.words);
 }

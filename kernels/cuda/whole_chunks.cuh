@@ -109,9 +109,11 @@ JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>&
   }
 }
 
-JITNORM_INLINE void store_codes(UInt8* row, int index, CodeChunk codes) {
 #ifdef JITNORM_REORDERS_VALUES
+JITNORM_INLINE void store_codes(UInt8* row, int index, CodeChunk codes) {
   reorder_quarters(codes.words);
+#else
+JITNORM_INLINE void store_codes(UInt8* row, int index, const CodeChunk& codes) {
 #endif
   if (index < kWholeChunks) {
     copy_words(row + index * kCodeBytes, codes.accesses);
