@@ -66,7 +66,7 @@ def sweep_alias(layout: Layout, path: Path, is_there: Callable[[str], bool], *, 
 
 
 def lock_names(layout: Layout) -> dict[str, str | None]:
-    """The names of the lock files of keys, whether held or not, each with the name of its note.
+    """The names of the lock files of keys and of revocation lists, held or not, each with the name of its note.
 
     This includes lock files of which only the note is left.
     """
@@ -74,7 +74,7 @@ def lock_names(layout: Layout) -> dict[str, str | None]:
     with contextlib.suppress(OSError):
         for name in os.listdir(layout.locks):
             stem, _, kind = name.rpartition(".")
-            if is_key(stem.partition(".")[0]):
+            if is_key(stem.partition(".")[0]) or name == layout.revocations_lock.name:
                 lock = f"{stem}.lock"
                 names[lock] = name if kind == "holder" else names.get(lock)
     return names

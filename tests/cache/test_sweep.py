@@ -209,6 +209,17 @@ def test_a_lock_held_by_a_process_stays(store: Store, start_worker: StartWorker)
     assert not lock_names(store.layout)
 
 
+def test_pruning_removes_the_lock_of_revocation_lists_unless_it_is_held(store: Store) -> None:
+    path = store.layout.revocations_lock
+    path.parent.mkdir(parents=True)
+    with locked_alone(path) as alone:
+        assert alone
+        sweep(store)
+        assert path.exists()
+    sweep(store)
+    assert not path.exists()
+
+
 def test_a_lock_file_put_in_the_place_of_the_locked_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a race of two sweepers and a builder, the lock belongs to a file that no longer exists."""
     path = tmp_path / "lock"
