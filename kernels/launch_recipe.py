@@ -48,7 +48,9 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
     if target.is_cpu:
-        grid = _row_grid(config, 1) + config.experts if items is None else items  # each expert also has its padding
+        grid = _row_grid(config, 1) if items is None else items
+        if config.experts:  # the padding of each follows all rows
+            grid = grid + config.experts
         if config.amax_parts:
             grid = _row_grid(config, rows_of_part(config)).at_most(config.amax_parts)
         return {**recipe, "device": "cpu", "grid": grid.to_json(), "grain": _grain(config)}

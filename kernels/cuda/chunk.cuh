@@ -88,14 +88,8 @@ JITNORM_INLINE UInt32 selected(bool is_first, UInt32 first, UInt32 second) {
   return result;
 }
 
-JITNORM_INLINE uint4 selected(bool is_first, uint4 first, uint4 second) {
-  return {selected(is_first, first.x, second.x), selected(is_first, first.y, second.y),
-          selected(is_first, first.z, second.z), selected(is_first, first.w, second.w)};
-}
-
-template <typename Word>
-JITNORM_INLINE void swap_if(bool is_swapped, Word& a, Word& b) {
-  const Word first = selected(is_swapped, b, a);
+JITNORM_INLINE void swap_if(bool is_swapped, UInt32& a, UInt32& b) {
+  const UInt32 first = selected(is_swapped, b, a);
   b = selected(is_swapped, a, b);
   a = first;
 }

@@ -243,6 +243,7 @@ def test_the_grid_of_experts_covers_all_rows_and_on_the_cpu_the_padding_of_each(
         for rows in (0, 1, 100):
             assert evaluate(grid, rows) == -(-rows // rows_per_block)
         assert evaluate(launch_recipe(config, CPU)["grid"], 1000) == 1008
+        assert launch_recipe(replace(config, experts=0, quant=SWIZZLED[0]), CPU)["grid"] == "M"
 
 
 def test_a_cuda_recipe_says_how_to_launch() -> None:
