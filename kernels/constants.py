@@ -338,6 +338,7 @@ def _launch_constants(config: KernelConfig, target: Target) -> Iterator[Constant
     yield boolean("kHasPdl", config.pdl)
     if not target.is_cpu:
         yield integer("kThreadsPerItem", item_threads(config))
+        yield boolean("kHasMaxOfThree", target.has_max_of_three)
     if not target.is_cpu and config.is_row_wise:
         yield from schedule_constants(config, target)
         return

@@ -129,6 +129,11 @@ class Target:
         return self.capability >= (8, 9)
 
     @property
+    def has_max_of_three(self) -> bool:
+        """Whether an instruction finds the largest of three floats (on Blackwell's data center GPUs)."""
+        return (10, 0) <= self.capability < (12, 0)
+
+    @property
     def has_clusters(self) -> bool:
         """Whether blocks can form clusters that read each other's shared memory (from Hopper on)."""
         return self.capability >= (9, 0)

@@ -84,6 +84,7 @@ enum : bool {
   kStagesStatistic = false,
   kFoldsSums = false,
   kHasPdl = false,
+  kHasMaxOfThree = false,
   kLateSignalsAwaitValues = false,
   kLateSignalsAwaitStores = false,
   kInClusters = false,

@@ -15,14 +15,33 @@ JITNORM_INLINE float chunk_amax(const float (&y)[kChunkSize], int index) {
   return amax;
 }
 #else
+// The largest of 16 magnitudes; NaN if one is. Hopper has an instruction for three integers, but not for three floats,
+// whose magnitudes are in the order of their bits: 12 instructions, not 15. On an H200, SwiGLU to MXFP8 and to FP8
+// groups of 12 drawn shapes take 0.98 and 0.99 of the time, but RMSNorm to MXFP4 1.02.
+JITNORM_INLINE float largest_magnitude(const float (&y)[kChunkSize]) {
+  float amax = magnitude_of(y[0]);
+  if constexpr (kHasMaxOfThree) {
+    JITNORM_UNROLL
+    for (int i = 1; i < kChunkSize; ++i) amax = max_magnitude(amax, y[i]);
+    return amax;
+  }
+  UInt32 largest = bits_of(max_magnitude(amax, y[1]));
+  JITNORM_UNROLL
+  for (int i = 2; i < kChunkSize; i += 2) {
+    largest = max(largest, bits_of(max_magnitude(magnitude_of(y[i]), y[i + 1])));
+  }
+  return float_of(largest);
+}
+
 JITNORM_INLINE float chunk_amax(const float (&y)[kChunkSize], int index) {
+  if constexpr (!kNormalizes) return largest_magnitude(y);
   float amax = magnitude_of(y[0]);
   JITNORM_UNROLL
   for (int i = 1; i < kChunkSize; ++i) {
-    const bool counts = !kNormalizes || !kHasPartialChunk || index * kChunkSize + i < kHiddenSize;
+    const bool counts = !kHasPartialChunk || index * kChunkSize + i < kHiddenSize;
     if (counts) amax = max_magnitude(amax, y[i]);
   }
-  return !kNormalizes || index < kChunks ? amax : 0.0f;
+  return index < kChunks ? amax : 0.0f;
 }
 #endif
 

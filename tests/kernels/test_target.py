@@ -40,3 +40,5 @@ def test_the_features_begin_with_their_generation() -> None:
     assert [name for name in TARGET_NAMES if not Target(name).has_pdl] == ["cpu", "sm_80", "sm_86", "sm_89"]
     blackwell = ["sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a", "sm_100f", "sm_120f"]
     assert [name for name in TARGET_NAMES if Target(name).has_native_e2m1] == blackwell
+    data_center = ["sm_100a", "sm_103a", "sm_110a", "sm_100f"]
+    assert [name for name in TARGET_NAMES if Target(name).has_max_of_three] == data_center
