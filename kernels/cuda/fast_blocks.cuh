@@ -5,13 +5,18 @@
 #include "../common/block_scale.h"
 #include "../common/fast_path.h"
 #include "chunks.cuh"
+#include "fast_codes.cuh"
 
 constexpr int kE2M1Words = kChunkSize / kE2M1PerWord;
+
+// With powers of two as scales, lines take fewer instructions, since they need no product.
+constexpr bool kConvertsToFp8 = kHasNativeFp8 && !kPowerOfTwoScales;
+constexpr float kUnit = kScaleChoice == ScaleChoice::kFourOverSix ? kE2M1Unit : kConvertsToFp8 ? kFastUnit : 1.0f;
 
 struct FastScale {
   UInt32 stored;
   float decode;  // what codes are multiplied by to decode them
-  float encode;  // codes are those of y * encode
+  float encode;  // codes are those of y * encode, in units
 };
 
 template <ScaleFormat>
@@ -22,8 +27,12 @@ JITNORM_INLINE FastScale fast_scale_of(float amax, GlobalScale global);
 template <>
 JITNORM_INLINE FastScale fast_scale_of<ScaleFormat::kE4M3>(float amax, GlobalScale global) {
   const UInt32 code = encode_e4m3(mul_rn(amax, global.reciprocal_max));
-  float decode = mul_rn(float_of(code << 20), 0x1p120f);
-  if (kGlobalScale != GlobalScaleKind::kNone) decode = code < 0x80u ? mul_rn(decode, global.inverse) : 0.0f;
+  float decode = mul_rn(float_of(code << 20), 0x1p120f / kUnit);
+  if constexpr (kGlobalScale != GlobalScaleKind::kNone) {
+    // A product that would be denormal may be normal in small units, and not be rounded alike.
+    const bool is_usual = kUnit < 1.0f ? is_in_normal_range(global.inverse) : code < 0x80u;
+    decode = is_usual ? mul_rn(decode, global.inverse) : 0.0f;
+  }
   return {code, decode, fast_reciprocal(decode)};
 }
 
@@ -49,29 +58,27 @@ struct FastBlock<ScaleChoice::kOnly> {
     return {fast_scale_of<kScaleFormat>(amax, global)};
   }
 
-  JITNORM_INLINE bool is_normal(float amax) const { return lies_within(mul_rn(amax, scale.encode), kUnsaturatedBound); }
+  JITNORM_INLINE bool is_normal(float amax) const {
+    return lies_within(mul_rn(amax, scale.encode), kUnsaturatedBound * kUnit);
+  }
 
   // Encodes the block; the bits of its scale.
   JITNORM_INLINE UInt32 encode(CodeChunk& codes, const float (&y)[kChunkSize]) const {
     JITNORM_UNROLL
-    for (int i = 0; i < kE2M1Words; ++i) codes.words[i] = encode_e2m1<true>(y + kE2M1PerWord * i, scale.encode);
+    for (int i = 0; i < kE2M1Words; ++i) {
+      const float* values = y + kE2M1PerWord * i;
+      codes.words[i] = kConvertsToFp8 ? fast_e2m1(values, scale.encode) : exact_e2m1<true>(values, scale.encode);
+    }
     return scale.stored;
   }
 };
 
-// kCodeZero + the code of a magnitude, and the value of that code. Below 4.5, the rounded sum is the value, moved.
+// A magnitude in units rounded to a value of E2M1, which must be 4 at most.
 template <bool kIsUpTo4>
-JITNORM_INLINE UInt32 round_magnitude(float m, float& value) {
-  if constexpr (kIsUpTo4) {
-    const float sum = add_rn(m, 0x1p23f - 2.0f);
-    value = add_rn(sum, 2.0f - 0x1p23f);
-    return bits_of(sum);
-  } else {
-    const UInt32 code = magnitude_code<true>(m);
-    // As the top bits of a float, a code's exponent is 126 too small; the product also normalizes the denormal.
-    value = mul_rn(float_of(code * 0x400000u - kCodeZero * 0x400000u), 0x1p126f);
-    return code;
-  }
+JITNORM_INLINE float round_value(float m) {
+  if constexpr (!kIsUpTo4) return rounded_to_e2m1(m);
+  constexpr float kMoved = (0x1p23f - 2.0f) * kUnit;  // floats are 1/2 apart up to 2, then 1
+  return add_rn(add_rn(m, kMoved), -kMoved);
 }
 
 // Codes without their signs, and their error, which does not change if both signs are flipped.
@@ -81,18 +88,17 @@ JITNORM_INLINE float round_block(UInt32 (&words)[kE2M1Words], const float (&magn
   float error = 0.0f;
   JITNORM_UNROLL
   for (int i = 0; i < kE2M1Words; ++i) {
-    UInt32 rounded[kE2M1PerWord];
+    float values[kE2M1PerWord];
     JITNORM_UNROLL
     for (int j = 0; j < kE2M1PerWord; ++j) {
       const float m = magnitudes[i * kE2M1PerWord + j];
-      float value;
-      rounded[j] = round_magnitude<kIsUpTo4>(mul_rn(m, scale.encode), value);
+      values[j] = round_value<kIsUpTo4>(mul_rn(m, scale.encode));
       // Without a global scale the product is exact, so it need not be rounded separately.
-      const float difference = kGlobalScale != GlobalScaleKind::kNone ? add_rn(m, -mul_rn(value, scale.decode))
-                                                                      : fma_rn(-value, scale.decode, m);
+      const float difference = kGlobalScale != GlobalScaleKind::kNone ? add_rn(m, -mul_rn(values[j], scale.decode))
+                                                                      : fma_rn(-values[j], scale.decode, m);
       error = add_error(error, difference);
     }
-    words[i] = pack_codes(rounded);
+    words[i] = codes_of_values(values);
   }
   return error;
 }
@@ -110,7 +116,8 @@ struct FastBlock<ScaleChoice::kFourOverSix> {
   // Below 4.5, magnitudes with the scale of four are rounded to 4 at most. Those with a scale that is normal in E4M3
   // are: it is off by a sixteenth.
   JITNORM_INLINE bool is_normal(float amax) const {
-    return lies_within(mul_rn(amax, six.encode), kUnsaturatedBound) && lies_within(mul_rn(amax, four.encode), 4.5f);
+    return lies_within(mul_rn(amax, six.encode), kUnsaturatedBound * kUnit) &&
+           lies_within(mul_rn(amax, four.encode), 4.5f * kUnit);
   }
 
   JITNORM_INLINE UInt32 encode(CodeChunk& codes, const float (&y)[kChunkSize]) const {

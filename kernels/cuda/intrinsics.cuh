@@ -61,6 +61,13 @@ JITNORM_INLINE UInt32 append_top_bits(UInt32 word, UInt32 others) {
   return result;
 }
 
+// The bits of a where the mask has ones, of b elsewhere. In assembly it is one instruction; the compiler uses two.
+JITNORM_INLINE UInt32 select_bits(UInt32 mask, UInt32 a, UInt32 b) {
+  UInt32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(result) : "r"(mask), "r"(a), "r"(b));
+  return result;
+}
+
 // a, computed no later than here: the compiler would compute it where it is used, after a barrier that others wait for.
 JITNORM_INLINE float computed(float a) {
   asm volatile("" : "+f"(a));
@@ -88,6 +95,13 @@ JITNORM_INLINE float max_magnitude(float a, float v) {
 JITNORM_INLINE float min_magnitude(float a, float v) {
   float result;
   asm("{\n.reg .f32 m;\nabs.f32 m, %2;\nmin.NaN.f32 %0, %1, m;\n}" : "=f"(result) : "f"(a), "f"(v));
+  return result;
+}
+
+// The larger magnitude of a and a positive b, with the sign of a (Ada and later).
+JITNORM_INLINE float max_with_sign(float a, float b) {
+  float result;
+  asm("max.xorsign.abs.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
   return result;
 }
 
@@ -130,6 +144,13 @@ JITNORM_INLINE float rounded_to(float x, BFloat16) {
   UInt32 bits;
   asm("cvt.rn.bf16x2.f32 %0, %1, 0f00000000;" : "=r"(bits) : "f"(x));
   return float_of(bits);
+}
+
+// Two float16, the first in the lower half.
+JITNORM_INLINE UInt32 convert_f16x2(float low, float high) {
+  UInt32 pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
 }
 
 // Two codes of FP8, the first in the lower byte: saturating, NaN to 0x7f (Ada and later).

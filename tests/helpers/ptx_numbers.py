@@ -225,6 +225,11 @@ class Numbers(Registers):
             pairs = np.where(np.isnan(halves), np.uint16(0x7FFF), halves.view(np.uint16)).view(np.uint32)
             self.write(operands[0], pairs[:, 0].astype(np.uint64), 32)
             return
+        if modifiers == ["xorsign", "abs", "f32"]:
+            a, b = (self.float(operand) for operand in operands[1:])
+            largest = np.fmax(np.abs(a), np.abs(b))
+            self.write_float(operands[0], np.where(np.signbit(a) ^ np.signbit(b), -largest, largest))
+            return
         choose = {"f32": np.fmax, "NaN.f32": np.maximum}[".".join(modifiers)]
         self.write_float(operands[0], choose(self.float(operands[1]), self.float(operands[2])))
 

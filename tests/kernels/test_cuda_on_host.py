@@ -154,12 +154,14 @@ def test_square_blocks_are_those_of_the_cpu(text: str, rows: int, target: Target
 
 
 def blocks() -> NDArray[np.float32]:
-    """32 rows of 16 blocks: all magnitudes, edges of codes, zeros, infinities, NaN, and arbitrary bit patterns."""
+    """32 rows of 16 blocks: all magnitudes, edges of codes and their neighbors, zeros, infinities, NaN, any bits."""
     rng = np.random.default_rng(0)
     found = rng.standard_normal((32, 16, 16)).astype(np.float32)
     found *= np.exp2(rng.integers(-30, 30, (32, 16, 1))).astype(np.float32)
     edges = np.array([0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8], np.float32)
     found[:12] = rng.choice(edges, (12, 16, 16)) * np.sign(found[:12]) * np.exp2(rng.integers(-4, 8, (12, 16, 1)))
+    for row, to in ((10, 0), (11, np.inf)):
+        found[row] = np.nextafter(np.abs(found[row]), np.float32(to)) * np.sign(rng.standard_normal((16, 16)))
     found[12], found[13, :, 3:], found[14, ::2] = 0, -0.0, 1e-39
     found[15, ::3, 2], found[16, ::3, 5] = np.nan, np.inf
     found[17] = np.exp2(rng.integers(-149, 128, (16, 16)))
