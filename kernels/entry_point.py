@@ -233,7 +233,7 @@ def _steps_to_expert(config: KernelConfig, target: Target) -> Iterator[str]:
     if not target.is_cpu:
         if config.row_multiple > 1:
             yield own_rows
-            yield f"a.rows_to_scales = {tiles} * kPaddedRowMultiple - own.first;"
+            yield f"a.rows_to_scales = (UInt32)({tiles} * kPaddedRowMultiple) - own.first;"
         return
     yield own_rows
     yield "a.matrices = kExperts;"

@@ -84,7 +84,7 @@ struct Arguments {
   Int64 slots_strides[1], slots_extents[1];
 #endif
 #ifdef JITNORM_EXPERTS
-  Int64 rows_to_scales;  // from the number of a row to that of its swizzled scales
+  UInt32 rows_to_scales;  // from the number of a row to that of its swizzled scales, modulo 2^32
 #endif
 
   // One element, or one for each row or matrix.

@@ -39,7 +39,7 @@ JITNORM_INLINE void assign_bits(float& scale, UInt32 bits) { scale = float_of(bi
 // The row of swizzled scales that a row has.
 JITNORM_INLINE Int64 scales_of_row(const Arguments& a, Int64 row) {
 #ifdef JITNORM_EXPERTS
-  return row + a.rows_to_scales;
+  return (UInt32)row + a.rows_to_scales;
 #else
   return row;
 #endif

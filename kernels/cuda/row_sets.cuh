@@ -186,7 +186,7 @@ JITNORM_INLINE int expert_of(const Int32* offsets, Int32 row) {
 JITNORM_INLINE void pad_expert(Arguments a, ExpertRows own, Int64 number, int thread) {
   const int place = (int)number - own.first, shares = own.count < kPaddedRowMultiple ? own.count : kPaddedRowMultiple;
   if (place >= kPaddedRowMultiple || (UInt32)own.count % kPaddedRowMultiple == 0) return;
-  a.block_scale += (own.first + a.rows_to_scales) * kPaddedScaleColumns;
+  a.block_scale += scales_of_row(a, own.first) * kPaddedScaleColumns;
   a.rows = own.count;
   pad_scales(a, place * (int)kThreadsPerRow + thread, shares * (int)kThreadsPerRow);
 }
