@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-_NAN = np.uint32(0x7FFFFFFF)
+_NAN, _ARBITRARY = np.uint32(0x7FFFFFFF), np.uint64(0xA55AC33CA55AC33C)
 BITS = {
     "pred": 1,
     "b8": 8,
@@ -51,6 +51,8 @@ class Registers:
             values = self.registers[operand][self.active]
         elif operand in self.symbols:
             values = np.full(self.active.size, self.symbols[operand], np.uint64)
+        elif operand[0] == "%":  # never written: NVRTC makes pairs of registers of which it only uses one
+            values = np.full(self.active.size, _ARBITRARY, np.uint64)
         else:
             number = int(operand[2:], 16) if operand.startswith("0f") else int(operand.removesuffix("U"), 0)
             values = np.full(self.active.size, number & (1 << 64) - 1, np.uint64)
