@@ -129,7 +129,7 @@ struct FastBlock<ScaleChoice::kFourOverSix> {
     const bool is_four = round_block<true>(codes_of_four, magnitudes, four) < error_of_six;
     JITNORM_UNROLL
     for (int i = 0; i < kE2M1Words; ++i) {
-      codes.words[i] = (is_four ? codes_of_four[i] : codes_of_six[i]) | signs_of(y + i * kE2M1PerWord);
+      codes.words[i] = (is_four ? codes_of_four[i] : codes_of_six[i]) | fast_signs_of(y + i * kE2M1PerWord);
     }
     return is_four ? four.stored : six.stored;
   }
