@@ -9,14 +9,14 @@
 
 constexpr int kE2M1Words = kChunkSize / kE2M1PerWord;
 
-// With powers of two as scales, lines take fewer instructions, since they need no product.
+// Powers of two as scales save the lines of exact_e2m1 a product, so that they take no more instructions.
 constexpr bool kConvertsToFp8 = kHasNativeFp8 && !kPowerOfTwoScales;
 constexpr float kUnit = kScaleChoice == ScaleChoice::kFourOverSix ? kE2M1Unit : kConvertsToFp8 ? kFastUnit : 1.0f;
 
 struct FastScale {
   UInt32 stored;
-  float decode;  // what codes are multiplied by to decode them
-  float encode;  // codes are those of y * encode, in units
+  float decode;  // decoded codes are values of E2M1 times decode * kUnit
+  float encode;  // codes are those of y * encode / kUnit
 };
 
 template <ScaleFormat>
@@ -73,7 +73,7 @@ struct FastBlock<ScaleChoice::kOnly> {
   }
 };
 
-// A magnitude in units rounded to a value of E2M1, which must be 4 at most.
+// A magnitude rounded to a value of E2M1, both times kUnit; with kIsUpTo4, a magnitude that is rounded to 4 at most.
 template <bool kIsUpTo4>
 JITNORM_INLINE float round_value(float m) {
   if constexpr (!kIsUpTo4) return rounded_to_e2m1(m);

@@ -56,8 +56,8 @@ JITNORM_INLINE UInt32 fast_e2m1(const float* y, float factor) {
     const float product = mul_rn(y[i], factor);
     const float large = max_with_sign(product, kLeastProduct * kFastUnit);
     const float rest = fma_rn(product, -1.0f / kHalvesFrom, large);
-    // Not `large - rest`, which would lose the sign of zero: this is up to a quarter of `large` more, which changes the
-    // lowest two bits at most.
+    // Not `large - rest`, which would lose the sign of zero: this has a larger magnitude, by rest / 2^24, and changes
+    // the lowest two bits of the byte at most.
     values[i] = fma_rn(rest, -0x0.ffffffp0f, large);
   }
   const E4M3Bytes bytes = E4M3Bytes::of(values);
