@@ -117,18 +117,6 @@ JITNORM_INLINE UInt32 exact_e2m1(const float* y, float factor) {
   return pack_codes(codes) | signs_of(products);
 }
 
-template <bool kIsBounded>
-JITNORM_INLINE UInt32 encode_e2m1(const float* y, float factor) {
-  if constexpr (kHasNativeE2M1) {
-    float products[kE2M1PerWord];
-    JITNORM_UNROLL
-    for (int i = 0; i < kE2M1PerWord; ++i) products[i] = mul_rn(y[i], factor);
-    return convert_e2m1x8(products);
-  } else {
-    return exact_e2m1<kIsBounded>(y, factor);
-  }
-}
-
 // The value of the code in the lowest four bits.
 JITNORM_INLINE float decode_e2m1(UInt32 code) {
   // As the top bits of a float the exponent is 126 too small; the product also normalizes the denormal, exactly.
@@ -150,7 +138,11 @@ JITNORM_INLINE UInt32 encode_word(const float* y, float factor) {
 
 template <>
 JITNORM_FORCE_INLINE UInt32 encode_word<Element::kE2M1>(const float* y, float factor) {
-  return encode_e2m1<false>(y, factor);
+  if constexpr (!kHasNativeE2M1) return exact_e2m1<false>(y, factor);
+  float products[kE2M1PerWord];
+  JITNORM_UNROLL
+  for (int i = 0; i < kE2M1PerWord; ++i) products[i] = mul_rn(y[i], factor);
+  return convert_e2m1x8(products);
 }
 
 template <>

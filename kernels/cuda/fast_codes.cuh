@@ -5,15 +5,16 @@
 
 #include "../common/codes.h"
 
-constexpr float kE2M1Unit = 0x1p-6f, kFastUnit = 0x1p16f;
-// Floats from 2^22, 2^23 and 2^24 on are 1/2, 1 and 2 apart, like the values of E2M1 from 0, 2 and 4 on. So is the
-// difference of m * 2^22 and m rounded as m should be, and below 1.5 that of 1.5 * 2^22 and m: both products are
-// multiples of what values are apart, even ones if m is a tie.
-constexpr float kHalvesFrom = 0x1p22f, kLeastProduct = 1.5f;
+// Floats from 2^22, 2^23 and 2^24 on are 1/2, 1 and 2 apart, like the values of E2M1 from 0, 2 and 4 on. Therefore, m *
+// 2^22 - m is rounded where m should be, and below 1.5, 1.5 * 2^22 - m is: both products are multiples of what values
+// are apart, even ones if m is a tie. Just above 2 and 4, the difference is below 2^23 and 2^24, where floats are
+// closer, but m is rounded to 2 and 4 there, too.
+constexpr float kHalvesFrom = 0x1p22f, kLeastFactor = 1.5f;
+constexpr float kE2M1Unit = 0x1p-6f, kFastUnit = kE2M1Unit * kHalvesFrom;
 
 // A magnitude below 7 rounded to a value of E2M1, both times kE2M1Unit.
 JITNORM_INLINE float rounded_to_e2m1(float m) {
-  const float large = max_or_limit(m, kLeastProduct * kE2M1Unit);
+  const float large = max_or_limit(m, kLeastFactor * kE2M1Unit);
   return fma_rn(large, kHalvesFrom, -fma_rn(large, kHalvesFrom, -m));
 }
 
@@ -33,7 +34,7 @@ JITNORM_INLINE UInt32 codes_of_values(const float* values) {
     const E4M3Bytes bytes = E4M3Bytes::of(values);
     return (bytes.even >> 2) + (bytes.odd << 2);
   }
-  UInt32 pairs[kE2M1PerWord / 2];  // in float16, times 2^-14, the bits from the ninth on are the code's
+  UInt32 pairs[kE2M1PerWord / 2];  // in float16, times 2^-14: the code begins at bit 9
   JITNORM_UNROLL
   for (int i = 0; i < kE2M1PerWord / 2; ++i) {
     pairs[i] = convert_f16x2(mul_rn(values[i], 0x1p-14f / kE2M1Unit), mul_rn(values[i + 4], 0x1p-14f / kE2M1Unit));
@@ -48,13 +49,13 @@ JITNORM_INLINE UInt32 fast_signs_of(const float* y) {
   return select_bits(0x0f0f0f0fu, bytes.even >> 4, bytes.odd) & 0x88888888u;
 }
 
-// A word of the codes of y * factor / 2^16, whose magnitudes are below 7.
+// A word of the codes of y * factor / kFastUnit, whose magnitudes are below 7.
 JITNORM_INLINE UInt32 fast_e2m1(const float* y, float factor) {
   float values[kE2M1PerWord];
   JITNORM_UNROLL
   for (int i = 0; i < kE2M1PerWord; ++i) {
     const float product = mul_rn(y[i], factor);
-    const float large = max_with_sign(product, kLeastProduct * kFastUnit);
+    const float large = max_with_sign(product, kLeastFactor * kFastUnit);
     const float rest = fma_rn(product, -1.0f / kHalvesFrom, large);
     // Not `large - rest`, which would lose the sign of zero: this has a larger magnitude, by rest / 2^24, and changes
     // the lowest two bits of the byte at most.

@@ -98,7 +98,7 @@ JITNORM_INLINE float min_magnitude(float a, float v) {
   return result;
 }
 
-// The larger magnitude of a and a positive b, with the sign of a (Ada and later).
+// The larger magnitude of a and a positive b, with the sign of a (compute capability 8.6 and later).
 JITNORM_INLINE float max_with_sign(float a, float b) {
   float result;
   asm("max.xorsign.abs.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));

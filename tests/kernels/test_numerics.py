@@ -100,7 +100,7 @@ PRODUCTS = """
 extern "C" void encode_products(const float* from, Int64 count, float factor, UInt32* words, UInt32* bounded) {
   for (Int64 i = 0; i < count / 8; ++i) {
     words[i] = encode_word<Element::kE2M1>(from + 8 * i, factor);
-    bounded[i] = encode_e2m1<true>(from + 8 * i, factor);
+    bounded[i] = exact_e2m1<true>(from + 8 * i, factor);
   }
 }
 """
