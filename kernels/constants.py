@@ -242,10 +242,8 @@ def _encoding(config: KernelConfig) -> str:
 def _quant_constants(config: KernelConfig, quant: QuantSpec, target: Target) -> Iterator[Constant]:
     largest = MAX_CODE[quant.element]
     global_scale = "tensor" if config.tensor_scale else quant.global_scale
-    # Without the instruction, the values of both codes cost less: 18.7 instructions per element, not 26.8.
-    has_native_e2m1 = target.has_native_e2m1 and not (config.is_row_wise and quant.four_over_six)
     yield choice("Element", "kElement", enumerators.ELEMENTS[quant.element])
-    yield boolean("kHasNativeE2M1", has_native_e2m1)
+    yield boolean("kHasNativeE2M1", target.has_native_e2m1)
     yield boolean("kHasNativeFp8", target.has_native_e4m3)
     yield integer("kMaxExponent", MAX_EXPONENT[quant.element])
     yield floating("kMaxCode", f"{largest}f")
@@ -339,6 +337,10 @@ def _launch_constants(config: KernelConfig, target: Target) -> Iterator[Constant
     if not target.is_cpu:
         yield integer("kThreadsPerItem", item_threads(config))
         yield boolean("kHasMaxOfThree", target.has_max_of_three)
+        if target.has_packed_floats:
+            yield boolean("kPacksFloats", True)
+        if target.has_mixed_precision:
+            yield boolean("kMixesPrecisions", True)
     if not target.is_cpu and config.is_row_wise:
         yield from schedule_constants(config, target)
         return

@@ -20,6 +20,8 @@ _ON_GPU = "__CUDACC__"
 # Conditions that are decided before a source is cut, with the constants that imply them, so that code which few sources
 # need does not change the others.
 CONDITIONS = {
+    "JITNORM_PACKS_FLOATS": "kPacksFloats = true",  # instructions add and multiply pairs of floats
+    "JITNORM_MIXES_PRECISIONS": "kMixesPrecisions = true",  # instructions add 16-bit floats and products to floats
     "JITNORM_ROUNDS": "Rounding kRounding",  # values are rounded before they are encoded
     "JITNORM_EXPERTS": "kExperts",
     "JITNORM_GATHERS": "kGathers",

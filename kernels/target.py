@@ -134,6 +134,16 @@ class Target:
         return (10, 0) <= self.capability < (12, 0)
 
     @property
+    def has_packed_floats(self) -> bool:
+        """Whether an instruction adds or multiplies pairs of floats (on Blackwell's data center GPUs but Thor)."""
+        return self.capability[0] == 10
+
+    @property
+    def has_mixed_precision(self) -> bool:
+        """Whether an instruction adds a product of 16-bit floats to a float (from Blackwell on)."""
+        return self.capability >= (10, 0)
+
+    @property
     def has_clusters(self) -> bool:
         """Whether blocks can form clusters that read each other's shared memory (from Hopper on)."""
         return self.capability >= (9, 0)

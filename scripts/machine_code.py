@@ -24,15 +24,15 @@ from dataclasses import dataclass, field
 # The pipe of an instruction, by the stem of its opcode. Others, for control flow, constants and uniform registers, take
 # only an issue slot. Source: the section on pipelines in NVIDIA's Nsight Compute profiling guide.
 _PIPES = {
-    "fma": "FADD FMUL FFMA FADD2 FMUL2 FFMA2 HADD2 HMUL2 HFMA2 IMAD",
+    "fma": "FADD FMUL FFMA FADD2 FMUL2 FFMA2 FHADD FHFMA HADD2 HMUL2 HFMA2 IMAD",
     "alu": "FMNMX FMNMX3 FSEL FSETP IABS IADD3 ISETP LEA LOP3 MOV PLOP3 PRMT SEL SHF VIADD VIADDMNMX VIMNMX VIMNMX3",
     "xu": "F2F F2FP F2I FCHK FRND I2F MUFU POPC",
     "lsu": "LDG LDL LDS SHFL STG STL STS",
 }
 _PIPE_OF = {stem: pipe for pipe, stems in _PIPES.items() for stem in stems.split()}
 PIPES = tuple(_PIPES)
-# Instructions that sm_100 and later can apply to two pairs of floats at once, as FADD2, FMUL2 and FFMA2.
-_PACKABLE = ("FADD", "FMUL", "FFMA")
+# Instructions for two pairs of floats, of which the pipe computes one after the other.
+_OF_PAIRS = ("FADD2", "FMUL2", "FFMA2")
 
 _LABEL = re.compile(r"(\.\w+|[\w$]+):")
 _INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(@!?\w+\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
@@ -101,17 +101,13 @@ def executed(listing: str, trips: int | None = None) -> list[Instruction]:
 
 
 def count(instructions: Iterable[Instruction]) -> Counter[str]:
-    """Count issue slots (``issue``), and how many go to each of `PIPES`; for ``lsu``, 4-byte words per lane.
-
-    ``packable`` counts instructions on single floats that could be packed in pairs; see `_PACKABLE`.
-    """
+    """Count issue slots (``issue``), and the results of each of `PIPES`; for ``lsu``, 4-byte words per lane."""
     counts: Counter[str] = Counter()
     for instruction in instructions:
         counts["issue"] += 1
-        counts["packable"] += instruction.stem in _PACKABLE
         pipe = _PIPE_OF.get(instruction.stem)
         if pipe:
-            counts[pipe] += instruction.words if pipe == "lsu" else 1
+            counts[pipe] += instruction.words if pipe == "lsu" else 1 + (instruction.stem in _OF_PAIRS)
     return counts
 
 

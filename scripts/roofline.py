@@ -77,8 +77,3 @@ def predict(per_element: Mapping[str, float], elements: float, copy: float, gpu:
     times = {name: elements * per_element.get(name, 0) / (rate * clock) for name, rate in RATES.items()}
     slowest = max(times, key=lambda name: times[name])
     return Prediction(copy, times[slowest], slowest)
-
-
-def packed(per_element: Mapping[str, float]) -> dict[str, float]:
-    """The counts if float additions and products shared instructions in pairs; the pipe's work stays the same."""
-    return {**per_element, "issue": per_element["issue"] - per_element.get("packable", 0) / 2}

@@ -29,7 +29,7 @@ from jitnorm.kernels.row_schedule import CHUNKS_AT_ONCE
 from jitnorm.kernels.schedule import row_schedule
 from jitnorm.kernels.target import Target
 from machine_code import PIPES, count, executed
-from roofline import GPUS, Gpu, Prediction, copy_time, packed, predict
+from roofline import GPUS, Gpu, Prediction, copy_time, predict
 
 from jitnorm.bench.cases import op_named
 from jitnorm.toolchains.nvrtc import Nvrtc
@@ -124,9 +124,7 @@ def prediction_row(op: str, hidden_size: int) -> str:
     cells = [op, str(hidden_size), f"{b200.copy:.1f}"]
     for found in (b200, prediction(op, ROWS, hidden_size, GPUS["GB200"])):
         cells += [f"{found.instructions:.1f}", f"{found.roofline:.2f}", found.limit]
-    fewer = packed(counts_of(op, ROWS, hidden_size, GPUS["B200"].target))
-    best = predict(fewer, ROWS * hidden_size, b200.copy, GPUS["B200"])
-    return _row([*cells, f"{best.roofline:.2f}"])
+    return _row(cells)
 
 
 def _count_table() -> Iterator[str]:
@@ -144,10 +142,9 @@ def _prediction_table() -> Iterator[str]:
     yield "## Predicted for Blackwell"
     yield ""
     yield f"{ROWS} rows; nothing here was measured. Times of the copy and of the instructions are in microseconds."
-    yield "*Packed* is the roofline on a B200 if additions and products shared instructions in pairs."
     yield ""
     gpus = (f"{name} {what}" for name in ("B200", "GB200") for what in ("instructions", "roofline", "limit"))
-    yield from _head(["op", "H", "copy", *gpus, "packed"])
+    yield from _head(["op", "H", "copy", *gpus])
     yield from (prediction_row(op, size) for op in OPS for size in HIDDEN_SIZES)
 
 

@@ -3,12 +3,13 @@
 #pragma once
 
 #include "configuration.h"
-#include "intrinsics.h"
+#include "packed.h"
 
 // 2^f, for an f of at most a half in magnitude: the polynomial 1 + f q(f) nearest to it. With it and fast_reciprocal,
 // GELU takes 37.7 instructions per element on Hopper; with e^r and Newton steps it took 42.7.
-JITNORM_INLINE float exp2_of_rest(float f) {
-  float p = 0x1.5bb9fcp-10f;
+template <typename Floats>
+JITNORM_INLINE Floats exp2_of_rest(Floats f) {
+  Floats p = 0x1.5bb9fcp-10f;
   p = fma_rn(p, f, 0x1.3cea9ep-7f);
   p = fma_rn(p, f, 0x1.c6b752p-5f);
   p = fma_rn(p, f, 0x1.ebf9bep-3f);
@@ -17,35 +18,43 @@ JITNORM_INLINE float exp2_of_rest(float f) {
 }
 
 // 2^n, for an n that was added to 1.5 * 2^23, so that the lowest bits of the sum hold it.
-JITNORM_INLINE float power_of_two(float shifted) { return float_of(bits_of(shifted) * 0x800000u + 0x3f800000u); }
+template <typename Floats>
+JITNORM_INLINE Floats power_of_two(Floats shifted) {
+  return of_each([](float each) { return float_of(bits_of(each) * 0x800000u + 0x3f800000u); }, shifted);
+}
 
 // 1 / (1 + 2^-z), for a product z = x (factor + low) of at most 125.5 in magnitude, which is never rounded as a whole:
 // its absolute error would become a relative error of the result.
-JITNORM_INLINE float sigmoid_of_product(float x, float factor, float low) {
-  const float shifted = fma_rn(x, -factor, 0x1.8p23f);
-  const float n = add_rn(shifted, -0x1.8p23f);
-  const float rest = fma_rn(x, -low, fma_rn(x, -factor, -n));
+template <typename Floats, typename Factors>
+JITNORM_INLINE Floats sigmoid_of_product(Floats x, Factors factor, Factors low) {
+  const Floats shifted = fma_rn(x, -factor, 0x1.8p23f);
+  const Floats n = add_rn(shifted, -0x1.8p23f);
+  const Floats rest = fma_rn(x, -low, fma_rn(x, -factor, -n));
   return fast_reciprocal(fma_rn(exp2_of_rest(rest), power_of_two(shifted), 1.0f));
 }
 
 // sum + factor * (x^2 - square), where the square is rounded. Squares of narrow inputs are exact, so nothing is added;
 // a norm of them is float32.
-JITNORM_INLINE float add_rest_of_square(float sum, float factor, float x, float square) {
+template <typename Floats>
+JITNORM_INLINE Floats add_rest_of_square(Floats sum, float factor, Floats x, Floats square) {
   if constexpr (sizeof(Input) < sizeof(float) && kOp == Op::kQuantize) return sum;
   return fma_rn(fma_rn(x, x, -square), factor, sum);
 }
 
 // The probability that a standard normal variable exceeds an x from 0 to 12.75: e^(-x^2 / 2) t p(t).
-JITNORM_INLINE float normal_tail(float x) {
-  const float square = mul_rn(x, x);
-  const float shifted = fma_rn(square, -0x1.715476p-1f, 0x1.8p23f);
-  const float n = add_rn(shifted, -0x1.8p23f);
-  const float rounded = fma_rn(square, -0x1.4ae0cp-27f, fma_rn(square, -0x1.715476p-1f, -n));
-  const float rest = add_rest_of_square(rounded, -0x1.715476p-1f, x, square);
+template <typename Floats>
+JITNORM_INLINE Floats normal_tail(Floats x) {
+  const Floats square = mul_rn(x, x);
+  const Floats shifted = fma_rn(square, -0x1.715476p-1f, 0x1.8p23f);
+  const Floats n = add_rn(shifted, -0x1.8p23f);
+  const Floats rounded = fma_rn(square, -0x1.4ae0cp-27f, fma_rn(square, -0x1.715476p-1f, -n));
+  const Floats rest = add_rest_of_square(rounded, -0x1.715476p-1f, x, square);
   // The product with 2^n is normal, so n is added to the exponent.
-  const float exponential = float_of(bits_of(exp2_of_rest(rest)) + bits_of(shifted) * 0x800000u);
-  const float t = fast_reciprocal(fma_rn(x, 0.34375f, 1.0f));
-  float p = -0x1.cebea6p-6f;
+  const Floats exponential =
+      of_each([](float power, float exponent) { return float_of(bits_of(power) + bits_of(exponent) * 0x800000u); },
+              exp2_of_rest(rest), shifted);
+  const Floats t = fast_reciprocal(fma_rn(x, 0.34375f, 1.0f));
+  Floats p = -0x1.cebea6p-6f;
   p = fma_rn(p, t, 0x1.2ab0cep-3f);
   p = fma_rn(p, t, -0x1.1a36p-2f);
   p = fma_rn(p, t, 0x1.8f88b4p-3f);
@@ -58,12 +67,16 @@ JITNORM_INLINE float normal_tail(float x) {
 }
 
 // a, but at most `limit`; NaN stays.
-JITNORM_INLINE float min_or_nan(float a, float limit) { return -max_or_nan(-a, -limit); }
+template <typename Floats>
+JITNORM_INLINE Floats min_or_nan(Floats a, float limit) {
+  return -max_or_nan(-a, -limit);
+}
 
 // x / (1 + e^(-alpha x)), where alpha / ln 2 is factor + low. Values below -bound count as -bound; only the sign of
 // their result is left.
-JITNORM_INLINE float swish(float x, float factor, float low, float bound) {
-  const float bounded = max_or_nan(x, -bound);
+template <typename Floats>
+JITNORM_INLINE Floats swish(Floats x, float factor, float low, float bound) {
+  const Floats bounded = max_or_nan(x, -bound);
   return mul_rn(bounded, sigmoid_of_product(min_or_limit(bounded, bound), factor, low));
 }
 
@@ -80,59 +93,83 @@ JITNORM_INLINE float exponential(float t) {
 }
 
 template <Activation>
-JITNORM_INLINE float activated(float x);
+struct ActivationOf;
+
+template <Activation kKind, typename Floats>
+JITNORM_INLINE Floats activated(Floats x) {
+  return ActivationOf<kKind>::at(x);
+}
 
 // x / (1 + e^-x).
 template <>
-JITNORM_FORCE_INLINE float activated<Activation::kSilu>(float x) {
-  return swish(x, kSiluFactor, kSiluLow, kSiluBound);
-}
+struct ActivationOf<Activation::kSilu> {
+  template <typename Floats>
+  JITNORM_FORCE_INLINE static Floats at(Floats x) {
+    return swish(x, kSiluFactor, kSiluLow, kSiluBound);
+  }
+};
 
 // x times the probability that a standard normal variable is below x.
 template <>
-JITNORM_FORCE_INLINE float activated<Activation::kGeluErf>(float x) {
-  const float bounded = max_or_nan(x, -12.75f);
-  const float tail = normal_tail(min_or_limit(magnitude_of(bounded), 12.75f));
-  return mul_rn(bounded, bounded < 0.0f ? tail : add_rn(1.0f, -tail));
-}
+struct ActivationOf<Activation::kGeluErf> {
+  template <typename Floats>
+  JITNORM_FORCE_INLINE static Floats at(Floats x) {
+    const Floats bounded = max_or_nan(x, -12.75f);
+    const Floats tail = normal_tail(min_or_limit(magnitude_of(bounded), 12.75f));
+    const auto selected = [](float x, float below, float above) { return x < 0.0f ? below : above; };
+    return mul_rn(bounded, of_each(selected, bounded, tail, add_rn(1.0f, -tail)));
+  }
+};
 
 // The same by tanh, x / 2 (1 + tanh u), which is x / (1 + e^-2u): 2u = sqrt(8 / pi) (x + 0.044715 x^3).
 template <>
-JITNORM_FORCE_INLINE float activated<Activation::kGeluTanh>(float x) {
-  const float bounded = max_or_nan(x, -9.96875f), t = min_or_limit(bounded, 9.96875f);
-  const float square = mul_rn(t, t);
-  const float factor = fma_rn(square, 0x1.a5a7dp-4f, 0x1.26aecp+1f);
-  const float rounded = fma_rn(square, 0x1.a5a7dp-4f, add_rn(0x1.26aecp+1f, -factor));
-  const float low = fma_rn(square, -0x1.151aaep-29f, add_rest_of_square(rounded, 0x1.a5a7dp-4f, t, square));
-  return mul_rn(bounded, sigmoid_of_product(t, factor, add_rn(low, 0x1.0de73ap-22f)));
-}
+struct ActivationOf<Activation::kGeluTanh> {
+  template <typename Floats>
+  JITNORM_FORCE_INLINE static Floats at(Floats x) {
+    const Floats bounded = max_or_nan(x, -9.96875f), t = min_or_limit(bounded, 9.96875f);
+    const Floats square = mul_rn(t, t);
+    const Floats factor = fma_rn(square, 0x1.a5a7dp-4f, 0x1.26aecp+1f);
+    const Floats rounded = fma_rn(square, 0x1.a5a7dp-4f, add_rn(0x1.26aecp+1f, -factor));
+    const Floats low = fma_rn(square, -0x1.151aaep-29f, add_rest_of_square(rounded, 0x1.a5a7dp-4f, t, square));
+    return mul_rn(bounded, sigmoid_of_product(t, factor, add_rn(low, 0x1.0de73ap-22f)));
+  }
+};
 
 // max(x, 0)^2.
 template <>
-JITNORM_FORCE_INLINE float activated<Activation::kRelu2>(float x) {
-  const float positive = max_or_nan(x, 0.0f);
-  return mul_rn(positive, positive);
-}
+struct ActivationOf<Activation::kRelu2> {
+  template <typename Floats>
+  JITNORM_FORCE_INLINE static Floats at(Floats x) {
+    const Floats positive = max_or_nan(x, 0.0f);
+    return mul_rn(positive, positive);
+  }
+};
 
 // Only for gates: those of gpt-oss, x / (1 + e^(-1.702 x)) for an x up to 7. Gates below -51 count as -51.
 template <>
-JITNORM_FORCE_INLINE float activated<Activation::kSwigluOai>(float x) {
-  const float bounded = max_or_nan(min_or_nan(x, 7.0f), -51.0f);
-  return mul_rn(bounded, sigmoid_of_product(min_or_limit(bounded, 7.0f), 0x1.3a4cbep+1f, 0x1.7c622ep-28f));
-}
+struct ActivationOf<Activation::kSwigluOai> {
+  template <typename Floats>
+  JITNORM_FORCE_INLINE static Floats at(Floats x) {
+    const Floats bounded = max_or_nan(min_or_nan(x, 7.0f), -51.0f);
+    return mul_rn(bounded, sigmoid_of_product(min_or_limit(bounded, 7.0f), 0x1.3a4cbep+1f, 0x1.7c622ep-28f));
+  }
+};
 
 // 1 / (1 + e^-x), for an x of up to kSiluBound in magnitude.
-JITNORM_INLINE float sigmoid(float x) {
-  const float bounded = min_or_limit(max_or_nan(x, -kSiluBound), kSiluBound);
-  return x == x ? sigmoid_of_product(bounded, kSiluFactor, kSiluLow) : x;
+template <typename Floats>
+JITNORM_INLINE Floats sigmoid(Floats x) {
+  return sigmoid_of_product(min_or_nan(max_or_nan(x, -kSiluBound), kSiluBound), kSiluFactor, kSiluLow);
 }
 
 #ifdef JITNORM_GATES
 // For gates in a separate tensor.
 template <>
-JITNORM_FORCE_INLINE float activated<Activation::kSigmoid>(float x) {
-  return sigmoid(x);
-}
+struct ActivationOf<Activation::kSigmoid> {
+  template <typename Floats>
+  JITNORM_FORCE_INLINE static Floats at(Floats x) {
+    return sigmoid(x);
+  }
+};
 #endif
 
 // What the activation of a gate is multiplied by: the value.
@@ -148,18 +185,27 @@ JITNORM_FORCE_INLINE float factor_of_gate<Activation::kSwigluOai>(float value) {
 }
 
 #ifdef JITNORM_ACTIVATION_NUMBERS
-JITNORM_INLINE float own_swish(float x) { return swish(x, kSwishFactor, kSwishLow, kSwishBound); }
+template <typename Floats>
+JITNORM_INLINE Floats own_swish(Floats x) {
+  return swish(x, kSwishFactor, kSwishLow, kSwishBound);
+}
 
 template <>
-JITNORM_FORCE_INLINE float activated<Activation::kSwish>(float x) {
-  return own_swish(x);
-}
+struct ActivationOf<Activation::kSwish> {
+  template <typename Floats>
+  JITNORM_FORCE_INLINE static Floats at(Floats x) {
+    return own_swish(x);
+  }
+};
 
 // Only for gates: for an x up to the limit.
 template <>
-JITNORM_FORCE_INLINE float activated<Activation::kClampedSwiglu>(float x) {
-  return own_swish(min_or_nan(x, kGateLimit));
-}
+struct ActivationOf<Activation::kClampedSwiglu> {
+  template <typename Floats>
+  JITNORM_FORCE_INLINE static Floats at(Floats x) {
+    return own_swish(min_or_nan(x, kGateLimit));
+  }
+};
 
 // A value clamped to the limit in magnitude, plus an offset if there is one.
 template <>
@@ -170,7 +216,10 @@ JITNORM_FORCE_INLINE float factor_of_gate<Activation::kClampedSwiglu>(float valu
 
 // x above the threshold, else zero; NaN stays.
 template <>
-JITNORM_FORCE_INLINE float activated<Activation::kFatRelu>(float x) {
-  return x <= kThreshold ? 0.0f : x;
-}
+struct ActivationOf<Activation::kFatRelu> {
+  template <typename Floats>
+  JITNORM_FORCE_INLINE static Floats at(Floats x) {
+    return of_each([](float x) { return x <= kThreshold ? 0.0f : x; }, x);
+  }
+};
 #endif

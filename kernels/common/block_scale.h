@@ -97,6 +97,11 @@ JITNORM_FORCE_INLINE BlockScale choose_scale<ScaleChoice::kOnly>(const float*, f
 JITNORM_INLINE float add_error(float sum, float error) {
   return kSumsAbsoluteErrors ? add_rn(sum, magnitude_of(error)) : fma_rn(error, error, sum);
 }
+#ifdef JITNORM_PACKS_FLOATS
+JITNORM_INLINE float add_error(float sum, FloatPair errors) {
+  return add_error(add_error(sum, errors.first), errors.second);
+}
+#endif
 
 // The error of a block's values with a scale in E4M3.
 JITNORM_INLINE float error_of(const float* y, const BlockScale& scale, float inverse) {

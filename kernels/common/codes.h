@@ -6,6 +6,7 @@
 
 #include "configuration.h"
 #include "intrinsics.h"
+#include "packed.h"
 
 constexpr int kCodeBits = kElement == Element::kE2M1 ? 4 : 8;
 constexpr int kCodesPerWord = 32 / kCodeBits;
@@ -127,10 +128,10 @@ JITNORM_INLINE float decode_e2m1(UInt32 code) {
 template <Element kFormat>
 JITNORM_INLINE UInt32 encode_word(const float* y, float factor) {
   if constexpr (kHasNativeFp8) {
-    const float v0 = mul_rn(y[0], factor), v1 = mul_rn(y[1], factor);
-    const float v2 = mul_rn(y[2], factor), v3 = mul_rn(y[3], factor);
-    if constexpr (kFormat == Element::kE5M2) return convert_e5m2x2(v0, v1) | convert_e5m2x2(v2, v3) << 16;
-    return convert_e4m3x2(v0, v1) | convert_e4m3x2(v2, v3) << 16;
+    float v[4];
+    multiply(v, y, factor);
+    if constexpr (kFormat == Element::kE5M2) return convert_e5m2x2(v[0], v[1]) | convert_e5m2x2(v[2], v[3]) << 16;
+    return convert_e4m3x2(v[0], v[1]) | convert_e4m3x2(v[2], v[3]) << 16;
   }
   return encode_fp8(y[0], factor) | encode_fp8(y[1], factor) << 8 | encode_fp8(y[2], factor) << 16 |
          encode_fp8(y[3], factor) << 24;
@@ -140,14 +141,15 @@ template <>
 JITNORM_FORCE_INLINE UInt32 encode_word<Element::kE2M1>(const float* y, float factor) {
   if constexpr (!kHasNativeE2M1) return exact_e2m1<false>(y, factor);
   float products[kE2M1PerWord];
-  JITNORM_UNROLL
-  for (int i = 0; i < kE2M1PerWord; ++i) products[i] = mul_rn(y[i], factor);
+  multiply(products, y, factor);
   return convert_e2m1x8(products);
 }
 
 template <>
 JITNORM_FORCE_INLINE UInt32 encode_word<Element::kInt8>(const float* y, float factor) {
-  return convert_int8x4(mul_rn(y[0], factor), mul_rn(y[1], factor), mul_rn(y[2], factor), mul_rn(y[3], factor));
+  float v[4];
+  multiply(v, y, factor);
+  return convert_int8x4(v[0], v[1], v[2], v[3]);
 }
 
 // The value of the code in the lowest bits.

@@ -19,28 +19,42 @@ JITNORM_INLINE float rescaled(float x, float scale) { return kCombine == Combine
 // The column of output `i`'s gate in a row of gates and values that alternate, kGateColumns at a time.
 JITNORM_INLINE int gate_position(int i) { return i + i / kGateColumns * kGateColumns; }
 
+template <typename Floats>
+JITNORM_INLINE Floats factor_of_gate(Floats value) {
+  return of_each([](float each) { return factor_of_gate<kActivation>(each); }, value);
+}
+
 #ifdef JITNORM_ROUNDS
 // The activation of a gate, times the value. Before `quantize` encodes it, the result or each step is rounded to the
 // input's type.
-JITNORM_INLINE float gated_by(float activation, float value) {
-  const float factor = factor_of_gate<kActivation>(value);
+template <typename Floats>
+JITNORM_INLINE Floats gated_by(Floats activation, Floats value) {
+  const Floats factor = factor_of_gate(value);
   if constexpr (kOp != Op::kQuantize) return mul_rn(activation, factor);
-  const float product = mul_rn(rounded_step(activation), factor);
+  const Floats product = mul_rn(rounded_step(activation), factor);
   return kEncoding == Encoding::kValues ? product : rounded(product);  // values are rounded when they are stored
 }
 
 // The activation of a value.
-JITNORM_INLINE float activated_value(float x) {
+template <typename Floats>
+JITNORM_INLINE Floats activated_value(Floats x) {
   return kOp == Op::kQuantize ? rounded(activated<kActivation>(x)) : activated<kActivation>(x);
 }
 #else
 // The activation of a gate, times the value.
-JITNORM_INLINE float gated_by(float activation, float value) {
-  return mul_rn(activation, factor_of_gate<kActivation>(value));
+template <typename Floats>
+JITNORM_INLINE Floats gated_by(Floats activation, Floats value) {
+  return mul_rn(activation, factor_of_gate(value));
 }
 
 // The activation of a value.
-JITNORM_INLINE float activated_value(float x) { return activated<kActivation>(x); }
+template <typename Floats>
+JITNORM_INLINE Floats activated_value(Floats x) {
+  return activated<kActivation>(x);
+}
 #endif
 
-JITNORM_INLINE float gated(float gate, float value) { return gated_by(activated<kActivation>(gate), value); }
+template <typename Floats>
+JITNORM_INLINE Floats gated(Floats gate, Floats value) {
+  return gated_by(activated<kActivation>(gate), value);
+}

@@ -7,7 +7,8 @@
 
 #ifdef JITNORM_FINISHES
 // Values are rounded when they are stored.
-JITNORM_INLINE float rounded_finish(float value) {
+template <typename Floats>
+JITNORM_INLINE Floats rounded_finish(Floats value) {
 #ifdef JITNORM_ROUNDS
   return kEncoding == Encoding::kValues ? value : rounded(value);
 #else

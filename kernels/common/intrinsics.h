@@ -2,7 +2,7 @@
 #pragma once
 
 #ifdef __CUDACC__
-#include "../cuda/intrinsics.cuh"
+#include "../cuda/float_pair.cuh"
 #else
 #include "../cpu/intrinsics.h"
 #endif

@@ -5,6 +5,7 @@
 #include "configuration.h"
 #include "fast_path.h"
 #include "intrinsics.h"
+#include "packed.h"
 #include "rounding.h"
 
 constexpr bool kCenters = kOp == Op::kLayerNorm;
@@ -45,18 +46,22 @@ JITNORM_INLINE float reciprocal_rms_of(float sum_of_squares, int size, float eps
 }
 
 #endif
-JITNORM_INLINE float centered(float h, float mean) { return kCenters ? add_rn(h, -mean) : h; }
+template <typename Floats>
+JITNORM_INLINE Floats centered(Floats h, float mean) {
+  return kCenters ? add_rn(h, Floats(-mean)) : h;
+}
 
 // What a value is multiplied by: the weight w, or w + 1. A zero is not added to it, so -0 keeps its sign.
 JITNORM_INLINE float factor_of(float w) { return kHasUnitBias ? add_rn(w, 1.0f) : w; }
 
 #ifdef JITNORM_ROUNDS
 // As below, rounded to the input's type: at each step, or only at the end, as for layer normalization and w + 1.
-JITNORM_INLINE float normalize(float h, RowStatistic statistic, float factor, float bias) {
+template <typename Floats>
+JITNORM_INLINE Floats normalize(Floats h, RowStatistic statistic, Floats factor, Floats bias) {
   if constexpr (!kNormalizes) return h;
-  const float scaled = mul_rn(centered(h, statistic.mean), statistic.rstd);
-  const float y = mul_rn(kHasUnitBias ? scaled : rounded_step(scaled), factor);
-  const float sum = kHasBias ? add_rn(kHasUnitBias ? y : rounded_step(y), bias) : y;
+  const Floats scaled = mul_rn(centered(h, statistic.mean), Floats(statistic.rstd));
+  const Floats y = mul_rn(kHasUnitBias ? scaled : rounded_step(scaled), factor);
+  const Floats sum = kHasBias ? add_rn(kHasUnitBias ? y : rounded_step(y), bias) : y;
 #ifdef JITNORM_FINISHES
   return rounded_step(sum);  // the next step is rounded, too
 #else
@@ -69,13 +74,14 @@ JITNORM_INLINE float normalize(float h, RowStatistic statistic, float factor, fl
 }
 #else
 // RMSNorm: (h * rstd) * factor. Layer normalization: ((h - mean) * rstd) * factor. Then + bias, if there is one.
-JITNORM_INLINE float normalize(float h, RowStatistic statistic, float factor, float bias) {
+template <typename Floats>
+JITNORM_INLINE Floats normalize(Floats h, RowStatistic statistic, Floats factor, Floats bias) {
   if constexpr (!kNormalizes) return h;
-  const float scaled = mul_rn(centered(h, statistic.mean), statistic.rstd);
+  const Floats scaled = mul_rn(centered(h, statistic.mean), Floats(statistic.rstd));
 #ifdef JITNORM_UNWEIGHTED
   return scaled;
 #else
-  const float y = mul_rn(scaled, factor);
+  const Floats y = mul_rn(scaled, factor);
   return kHasBias ? add_rn(y, bias) : y;
 #endif
 }

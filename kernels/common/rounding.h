@@ -1,7 +1,7 @@
 // Rounding to the input's type, of norms and activations that are rounded before they are encoded.
 #pragma once
 
-#include "intrinsics.h"
+#include "packed.h"
 
 #ifdef JITNORM_ROUNDS
 template <typename T>
@@ -10,9 +10,15 @@ JITNORM_INLINE float rounded_to(float x, T result) {
   return to_float(result);
 }
 
-JITNORM_INLINE float rounded(float x) { return rounded_to(x, Input{}); }
+template <typename Floats>
+JITNORM_INLINE Floats rounded(Floats x) {
+  return of_each([](float each) { return rounded_to(each, Input{}); }, x);
+}
 
 // Rounding for values that are rounded step by step.
-JITNORM_INLINE float rounded_step(float x) { return kRounding == Rounding::kOutput ? x : rounded(x); }
+template <typename Floats>
+JITNORM_INLINE Floats rounded_step(Floats x) {
+  return kRounding == Rounding::kOutput ? x : rounded(x);
+}
 JITNORM_INLINE float rounded_sum(float x) { return kRounding == Rounding::kEachStep ? rounded(x) : x; }
 #endif

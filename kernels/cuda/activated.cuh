@@ -52,13 +52,14 @@ struct GatesAndValues {
   }
 };
 
-JITNORM_INLINE float value_of(const GatesAndValues& h, int i) {
 #ifdef JITNORM_VALUES_FIRST
-  return gated(h.at(h.second_at(i)), h.at(h.first_at(i)));
+JITNORM_INLINE float gate_of(const GatesAndValues& h, int i) { return h.at(h.second_at(i)); }
+JITNORM_INLINE float factor_of(const GatesAndValues& h, int i) { return h.at(h.first_at(i)); }
 #else
-  return gated(h.at(h.first_at(i)), h.at(h.second_at(i)));
+JITNORM_INLINE float gate_of(const GatesAndValues& h, int i) { return h.at(h.first_at(i)); }
+JITNORM_INLINE float factor_of(const GatesAndValues& h, int i) { return h.at(h.second_at(i)); }
 #endif
-}
+JITNORM_INLINE float value_of(const GatesAndValues& h, int i) { return gated(gate_of(h, i), factor_of(h, i)); }
 JITNORM_INLINE void forget_unpacked(GatesAndValues&) {}
 
 JITNORM_INLINE void values_of(const GatesAndValues& h, float (&values)[kChunkSize]) {
@@ -70,10 +71,16 @@ JITNORM_INLINE void values_of(const GatesAndValues& h, float (&values)[kChunkSiz
 #endif
     activate(h.chunks[kGates], values);
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) values[i] = gated_by(values[i], value_of(h.chunks[1 - kGates], i));
+    for (int i = 0; i < kChunkSize; i += kPacked) {
+      const Packed v = packed_from([&](int k) { return value_of(h.chunks[1 - kGates], k); }, i);
+      unpack(gated_by(packed_at(values + i), v), values + i);
+    }
   } else {
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) values[i] = value_of(h, i);
+    for (int i = 0; i < kChunkSize; i += kPacked) {
+      const Packed gate = packed_from([&](int k) { return gate_of(h, k); }, i);
+      unpack(gated(gate, packed_from([&](int k) { return factor_of(h, k); }, i)), values + i);
+    }
   }
 }
 
@@ -138,7 +145,9 @@ JITNORM_INLINE void finish(const GatedChunk& h, float (&y)[kChunkSize]) {
   float gates[kChunkSize];
   activate(h.gates, gates);
   JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) y[i] = rounded_finish(mul_rn(y[i], gates[i]));
+  for (int i = 0; i < kChunkSize; i += kPacked) {
+    unpack(rounded_finish(mul_rn(packed_at(y + i), packed_at(gates + i))), y + i);
+  }
 }
 #endif
 
@@ -195,10 +204,20 @@ struct ActivatedChunk {
 // The activations of bfloat16 are only rounded to bfloat16.
 constexpr bool kOnlyRounds = kIsVisitedOnce && kEncoding == Encoding::kValues && is_bfloat16(Input{});
 
-JITNORM_INLINE float value_of(const ActivatedChunk& h, int i) {
-  const float x = value_of(h.input, i);
-  return kOnlyRounds ? activated_to_round<kActivation>(x) : activated_value(x);
+template <typename Floats>
+JITNORM_INLINE Floats activation_of(Floats x) {
+  return kOnlyRounds ? ActivationToRound<kActivation>::at(x) : activated_value(x);
 }
+
+JITNORM_INLINE float value_of(const ActivatedChunk& h, int i) { return activation_of(value_of(h.input, i)); }
+
+JITNORM_INLINE void values_of(const ActivatedChunk& h, float (&values)[kChunkSize]) {
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; i += kPacked) {
+    unpack(activation_of(packed_from([&](int k) { return value_of(h.input, k); }, i)), values + i);
+  }
+}
+
 JITNORM_INLINE void forget_unpacked(ActivatedChunk&) {}
 
 // The activation of the input; that of the zeros past it is zero.

@@ -50,6 +50,48 @@ JITNORM_INLINE float value_of(const Chunk<BFloat16, kAccessBytes>& chunk, int i)
   return float_of(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
 }
 
+// The sum with element i, or with its square.
+template <typename Held>
+JITNORM_INLINE float add_element(float sum, const Held& h, int i) {
+  return add_rn(sum, value_of(h, i));
+}
+
+template <typename Held>
+JITNORM_INLINE float add_square(float sum, const Held& h, int i) {
+  const float v = value_of(h, i);
+  return fma_rn(v, v, sum);
+}
+
+#ifdef JITNORM_MIXES_PRECISIONS
+template <typename T, int kAccessBytes>
+JITNORM_INLINE float add_element(float sum, const Chunk<T, kAccessBytes>& chunk, int i) {
+  if constexpr (sizeof(T) == 2) {
+    return add_widened(chunk.elements[i], sum);
+  } else {
+    return add_rn(sum, value_of(chunk, i));
+  }
+}
+
+template <typename T, int kAccessBytes>
+JITNORM_INLINE float add_square(float sum, const Chunk<T, kAccessBytes>& chunk, int i) {
+  if constexpr (sizeof(T) == 2) {
+    return add_square_widened(chunk.elements[i], sum);
+  } else {
+    return fma_rn(value_of(chunk, i), value_of(chunk, i), sum);
+  }
+}
+#endif
+
+// value_at(i), and with it those that an instruction packs.
+template <typename ValueAt>
+JITNORM_INLINE Packed packed_from(ValueAt value_at, int i) {
+#ifdef JITNORM_PACKS_FLOATS
+  return {value_at(i), value_at(i + 1)};
+#else
+  return value_at(i);
+#endif
+}
+
 // The elements of a chunk, widened or computed.
 template <typename Held>
 JITNORM_INLINE void values_of(const Held& h, float (&values)[kChunkSize]) {

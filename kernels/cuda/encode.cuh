@@ -110,7 +110,7 @@ constexpr bool kHasIdleLanes = kChunks % (kChunksPerLane * kThreadsPerRow) != 0;
 template <>
 JITNORM_INLINE UInt32 encode_block<Element::kE2M1>(CodeChunk& codes, const float (&y)[kChunkSize], float amax,
                                                    GlobalScale global, bool is_there) {
-  if constexpr (!kHasNativeE2M1) {
+  if constexpr (!kHasNativeE2M1 || kScaleChoice == ScaleChoice::kFourOverSix) {
     const auto block = FastBlock<kScaleChoice>::of(amax, global);
     if ((kHasIdleLanes && !is_there) || block.is_normal(amax)) return block.encode(codes, y);
   }

@@ -58,12 +58,14 @@ template <typename Values>
 JITNORM_INLINE void activate(const Values& x, float (&result)[kChunkSize]) {
   if (kActivation == Activation::kSilu && are_within_bounds(x)) {
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) {
-      const float v = value_of(x, i);
-      result[i] = mul_rn(v, sigmoid_of_product(v, kSiluFactor, kSiluLow));
+    for (int i = 0; i < kChunkSize; i += kPacked) {
+      const Packed v = packed_from([&](int k) { return value_of(x, k); }, i);
+      unpack(mul_rn(v, sigmoid_of_product(v, kSiluFactor, kSiluLow)), result + i);
     }
   } else {
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) result[i] = activated<kActivation>(value_of(x, i));
+    for (int i = 0; i < kChunkSize; i += kPacked) {
+      unpack(activated<kActivation>(packed_from([&](int k) { return value_of(x, k); }, i)), result + i);
+    }
   }
 }

@@ -74,14 +74,15 @@ struct FastBlock<ScaleChoice::kOnly> {
 };
 
 // A magnitude rounded to a value of E2M1, both times kUnit; with kIsUpTo4, a magnitude that is rounded to 4 at most.
-template <bool kIsUpTo4>
-JITNORM_INLINE float round_value(float m) {
+template <bool kIsUpTo4, typename Floats>
+JITNORM_INLINE Floats round_value(Floats m) {
   if constexpr (!kIsUpTo4) return rounded_to_e2m1(m);
   constexpr float kMoved = (0x1p23f - 2.0f) * kUnit;  // floats are 1/2 apart up to 2, then 1
-  return add_rn(add_rn(m, kMoved), -kMoved);
+  return add_rn(add_rn(m, Floats(kMoved)), Floats(-kMoved));
 }
 
-// Codes without their signs, and their error, which does not change if both signs are flipped.
+// The error of a block's values, which does not change if all signs are flipped; and, unless the target has an
+// instruction for them, the codes without their signs.
 template <bool kIsUpTo4>
 JITNORM_INLINE float round_block(UInt32 (&words)[kE2M1Words], const float (&magnitudes)[kChunkSize],
                                  const FastScale& scale) {
@@ -90,15 +91,15 @@ JITNORM_INLINE float round_block(UInt32 (&words)[kE2M1Words], const float (&magn
   for (int i = 0; i < kE2M1Words; ++i) {
     float values[kE2M1PerWord];
     JITNORM_UNROLL
-    for (int j = 0; j < kE2M1PerWord; ++j) {
-      const float m = magnitudes[i * kE2M1PerWord + j];
-      values[j] = round_value<kIsUpTo4>(mul_rn(m, scale.encode));
+    for (int j = 0; j < kE2M1PerWord; j += kPacked) {
+      const Packed m = packed_at(magnitudes + i * kE2M1PerWord + j), decode = scale.decode;
+      const Packed value = round_value<kIsUpTo4>(mul_rn(m, Packed(scale.encode)));
+      unpack(value, values + j);
       // Without a global scale the product is exact, so it need not be rounded separately.
-      const float difference = kGlobalScale != GlobalScaleKind::kNone ? add_rn(m, -mul_rn(values[j], scale.decode))
-                                                                      : fma_rn(-values[j], scale.decode, m);
-      error = add_error(error, difference);
+      error = add_error(error, kGlobalScale != GlobalScaleKind::kNone ? add_rn(m, -mul_rn(value, decode))
+                                                                      : fma_rn(-value, decode, m));
     }
-    words[i] = codes_of_values(values);
+    if constexpr (!kHasNativeE2M1) words[i] = codes_of_values(values);
   }
   return error;
 }
@@ -129,6 +130,10 @@ struct FastBlock<ScaleChoice::kFourOverSix> {
     const bool is_four = round_block<true>(codes_of_four, magnitudes, four) < error_of_six;
     JITNORM_UNROLL
     for (int i = 0; i < kE2M1Words; ++i) {
+      if constexpr (kHasNativeE2M1) {
+        codes.words[i] = encode_word<Element::kE2M1>(y + i * kE2M1PerWord, is_four ? four.encode : six.encode);
+        continue;
+      }
       codes.words[i] = (is_four ? codes_of_four[i] : codes_of_six[i]) | fast_signs_of(y + i * kE2M1PerWord);
     }
     return is_four ? four.stored : six.stored;

@@ -10,11 +10,12 @@
 // are apart, even ones if m is a tie. Just above 2 and 4, the difference is below 2^23 and 2^24, where floats are
 // closer, but m is rounded to 2 and 4 there, too.
 constexpr float kHalvesFrom = 0x1p22f, kLeastFactor = 1.5f;
-constexpr float kE2M1Unit = 0x1p-6f, kFastUnit = kE2M1Unit * kHalvesFrom;
+constexpr float kE2M1Unit = kHasNativeE2M1 ? 1.0f : 0x1p-6f, kFastUnit = kE2M1Unit * kHalvesFrom;
 
 // A magnitude below 7 rounded to a value of E2M1, both times kE2M1Unit.
-JITNORM_INLINE float rounded_to_e2m1(float m) {
-  const float large = max_or_limit(m, kLeastFactor * kE2M1Unit);
+template <typename Floats>
+JITNORM_INLINE Floats rounded_to_e2m1(Floats m) {
+  const Floats large = max_or_limit(m, kLeastFactor * kE2M1Unit);
   return fma_rn(large, kHalvesFrom, -fma_rn(large, kHalvesFrom, -m));
 }
 

@@ -34,8 +34,9 @@ JITNORM_INLINE float approximate_reciprocal(float a) {
 
 // 1 / a where both are normal, else 0 or NaN: the steps of __frcp_rn without its look at the exponent. The instruction
 // is off by less than an ulp, for which one of Newton's steps makes up.
-JITNORM_INLINE float fast_reciprocal(float a) {
-  const float r = approximate_reciprocal(a);
+template <typename Floats>
+JITNORM_INLINE Floats fast_reciprocal(Floats a) {
+  const Floats r = approximate_reciprocal(a);
   return fma_rn(r, fma_rn(-a, r, 1.0f), r);
 }
 
@@ -131,6 +132,29 @@ JITNORM_INLINE float to_float(Float16 x) {
 }
 
 JITNORM_INLINE float to_float(float x) { return x; }
+
+#ifdef JITNORM_MIXES_PRECISIONS
+// a + b and a * a + b, where a is not widened first.
+JITNORM_INLINE float add_widened(BFloat16 a, float b) {
+  asm("add.rn.f32.bf16 %0, %1, %0;" : "+f"(b) : "h"(a.bits));
+  return b;
+}
+
+JITNORM_INLINE float add_widened(Float16 a, float b) {
+  asm("add.rn.f32.f16 %0, %1, %0;" : "+f"(b) : "h"(a.bits));
+  return b;
+}
+
+JITNORM_INLINE float add_square_widened(BFloat16 a, float b) {
+  asm("fma.rn.f32.bf16 %0, %1, %1, %0;" : "+f"(b) : "h"(a.bits));
+  return b;
+}
+
+JITNORM_INLINE float add_square_widened(Float16 a, float b) {
+  asm("fma.rn.f32.f16 %0, %1, %1, %0;" : "+f"(b) : "h"(a.bits));
+  return b;
+}
+#endif
 
 // Every NaN becomes 0x7fff, or 0x7fffffff.
 JITNORM_INLINE void round_to(float x, BFloat16& result) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(x)); }

@@ -111,12 +111,16 @@ JITNORM_INLINE void normalize_chunk(const HeldChunk& h, const Parameters& p, Row
   values_of(h, y);
 #endif
   JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) {
-    const float bias = kHasBias ? value_of(p.bias, i) : 0.0f;
-    y[i] = normalize(y[i], statistic, p.factor(i), bias);
+  for (int i = 0; i < kChunkSize; i += kPacked) {
+    const Packed factor = packed_from([&](int k) { return p.factor(k); }, i);
+    const Packed bias = packed_from([&](int k) { return kHasBias ? value_of(p.bias, k) : 0.0f; }, i);
+    unpack(normalize(packed_at(y + i), statistic, factor, bias), y + i);
 #ifdef JITNORM_MODULATES
-    y[i] = modulated(y[i], value_of(h.scale, i), value_of(p.scale_bias, i), value_of(h.shift, i),
-                     value_of(p.shift_bias, i));
+    JITNORM_UNROLL
+    for (int k = i; k < i + kPacked; ++k) {
+      y[k] = modulated(y[k], value_of(h.scale, k), value_of(p.scale_bias, k), value_of(h.shift, k),
+                       value_of(p.shift_bias, k));
+    }
 #endif
   }
 #ifdef JITNORM_MODULATES

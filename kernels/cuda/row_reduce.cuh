@@ -8,21 +8,23 @@
 
 template <typename Held>
 JITNORM_INLINE float chunk_sum(const Held& chunk) {
-  return sum_over_chunk([&](float sum, int i) { return add_rn(sum, value_of(chunk, i)); });
+  return sum_over_chunk([&](float sum, int i) { return add_element(sum, chunk, i); });
 }
 
 // What lies past the row counts as zero, also where the mean does not.
 #ifdef JITNORM_SPLITS_CHUNKS
 JITNORM_INLINE float chunk_sum_of_squares(const HeldChunk& chunk, float mean, int index) {
   return sum_over_chunk([&](float sum, int i) {
-    const float d = kCenters && !is_there(index, i) ? 0.0f : centered(value_of(chunk, i), mean);
+    if constexpr (!kCenters) return add_square(sum, chunk, i);
+    const float d = is_there(index, i) ? centered(value_of(chunk, i), mean) : 0.0f;
     return fma_rn(d, d, sum);
   });
 }
 #else
 JITNORM_INLINE float chunk_sum_of_squares(const HeldChunk& chunk, float mean, int index) {
   const float sum = sum_over_chunk([&](float sum, int i) {
-    const bool is_past = kCenters && kHasPartialChunk && index >= kWholeChunks && !is_in_row(index, i);
+    if constexpr (!kCenters) return add_square(sum, chunk, i);
+    const bool is_past = kHasPartialChunk && index >= kWholeChunks && !is_in_row(index, i);
     const float d = is_past ? 0.0f : centered(value_of(chunk, i), mean);
     return fma_rn(d, d, sum);
   });

@@ -131,7 +131,9 @@ class Numbers(Registers):
         if modifiers[0] not in ("rn", "f32"):
             self._integers(modifiers, operands, np.add)
             return
-        self.write_float(operands[0], self.float(operands[1], modifiers[-1]) + self.float(operands[2]))
+        self.write_float(
+            operands[0], self.float(operands[1], modifiers[-1]) + self.float(operands[2], _wide(modifiers))
+        )
 
     def _do_sub(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if modifiers[0] != "rn":
@@ -141,8 +143,8 @@ class Numbers(Registers):
         self.write_float(operands[0], self.float(operands[1]) - self.float(operands[2]))
 
     def _do_mul(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        if modifiers == ["rn", "f32"]:
-            self.write_float(operands[0], self.float(operands[1]) * self.float(operands[2]))
+        if modifiers in (["rn", "f32"], ["rn", "f32x2"]):
+            self.write_float(operands[0], np.multiply(*(self.float(each, modifiers[1]) for each in operands[1:])))
         elif modifiers[0] == "wide":
             kind = modifiers[1]
             product = self.extended(operands[1], kind) * self.extended(operands[2], kind)
@@ -168,9 +170,9 @@ class Numbers(Registers):
     # Floats
 
     def _do_fma(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        assert modifiers[:2] in (["rn", "f32"], ["rp", "f32"])
+        assert modifiers[:2] in (["rn", "f32"], ["rp", "f32"], ["rn", "f32x2"])
         a, b = (self.float(operand, modifiers[-1]) for operand in operands[1:3])
-        c = self.float(operands[3])
+        c = self.float(operands[3], _wide(modifiers))
         self.write_float(operands[0], (fma if modifiers[0] == "rn" else fma_up)(a, b, c))
 
     def _do_rcp(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
@@ -290,6 +292,11 @@ class Numbers(Registers):
 _COMPARISONS = {
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
 }  # fmt: skip
+
+
+def _wide(modifiers: list[str]) -> str:
+    """The kind of what is added: only what it is added to may be narrower."""
+    return "f32x2" if modifiers[-1] == "f32x2" else "f32"
 
 
 def _halves(pairs: Array) -> Array:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 _NAN, _ARBITRARY = np.uint32(0x7FFFFFFF), np.uint64(0xA55AC33CA55AC33C)
+_NARROW: dict[str, Any] = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 BITS = {
     "pred": 1,
     "b8": 8,
@@ -68,8 +70,11 @@ class Registers:
         return (values ^ sign) - sign
 
     def float(self, operand: str, kind: str = "f32") -> Array:
-        if kind == "f16":
-            return self.read(operand, 16).astype(np.uint16).view(np.float16).astype(np.float32)
+        """The operand as float32; for `f32x2`, the pairs of each thread."""
+        if kind == "f32x2":
+            return self.read(operand).view(np.float32).reshape(-1, 2)
+        if kind in _NARROW:
+            return self.read(operand, 16).astype(np.uint16).view(_NARROW[kind]).astype(np.float32)
         return self.read(operand, 32).astype(np.uint32).view(np.float32)
 
     def write(self, register: str, values: Array, bits: int = 64) -> None:
@@ -78,5 +83,6 @@ class Registers:
         self.registers[register][self.active] = values.astype(np.uint64) & np.uint64((1 << bits) - 1)
 
     def write_float(self, register: str, values: Array) -> None:
-        values = np.asarray(values, np.float32)
-        self.write(register, np.where(np.isnan(values), _NAN, values.view(np.uint32)))
+        values = np.ascontiguousarray(values, np.float32)
+        bits = np.where(np.isnan(values), _NAN, values.view(np.uint32))
+        self.write(register, bits.view(np.uint64)[:, 0] if bits.ndim == 2 else bits)

@@ -12,7 +12,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 from numpy.typing import NDArray
 
-AMPERE, HOPPER, BLACKWELL = Target("sm_80"), Target("sm_90a"), Target("sm_100a")
+AMPERE, HOPPER, BLACKWELL, CONSUMER = (Target(name) for name in ("sm_80", "sm_90a", "sm_100a", "sm_120a"))
 KERNELS = (
     "rmsnorm:hidden_size=256,quant=e2m1/16/e4m3",
     "rmsnorm:hidden_size=512,quant=e2m1/32/ue8m0",
@@ -138,6 +138,36 @@ def test_activations_with_numbers_are_those_of_the_cpu(text: str) -> None:
         assert_same(KernelConfig.parse(text), AMPERE, 5, kind, is_cuda=True)
 
 
+# What pairs of floats, or sums with narrower ones, are computed in.
+PACKED = (
+    "rmsnorm:hidden_size=520,input=float16,weight=float16,vector_bytes=8,quant=e4m3/tensor/f32",
+    "rmsnorm:hidden_size=1009,vector_bytes=2,weight=float32",
+    "rmsnorm:hidden_size=512,input=float32,weight=float32,unit_bias=true,quant=e5m2/row/f32",
+    "rmsnorm:hidden_size=512,rounding=hf,bias=true,quant=e4m3/128/f32",
+    "rmsnorm:hidden_size=512,rounding=output,quant=int8/row/f32",
+    "rmsnorm:hidden_size=512,activation=silu,quant=e2m1/16/e4m3",
+    "rmsnorm:hidden_size=512,gate=norm,activation=silu,quant=e4m3/32/ue8m0",
+    "layernorm:hidden_size=1009,vector_bytes=1,weight=bfloat16,quant=e4m3/row/f32",
+    "layernorm:hidden_size=4096,input=float16",
+    "layernorm:hidden_size=512,weight=none,modulated=true",
+    "quantize:hidden_size=512,gate_columns=512,quant=e2m1/16/e4m3",
+    "quantize:hidden_size=512,gate_columns=8,rounding=hf,quant=e4m3/128/f32",
+    "quantize:hidden_size=512,gate_columns=1,activation=swigluoai,quant=e2m1/32/ue8m0",
+    "quantize:hidden_size=512,gate_columns=512,activation=gelu",
+    "quantize:hidden_size=512,gate_columns=512,activation=gelu_tanh,quant=e4m3/row/f32",
+    "quantize:hidden_size=512,activation=gelu",
+    "quantize:hidden_size=512,activation=gelu_tanh",
+    "quantize:hidden_size=512,activation=relu2,rounding=output,quant=e2m1/16/e4m3",
+    "quantize:hidden_size=256,quant=e2m1/16/e4m3/linear/none/up/mae",
+)
+
+
+@pytest.mark.parametrize(("text", "target"), [*product(PACKED, (BLACKWELL,)), *product(PACKED[::4], (CONSUMER,))])
+def test_blackwell_s_arithmetic_is_that_of_the_cpu(text: str, target: Target) -> None:
+    for kind in ("spiky", "tiny", "inf", "nan"):
+        assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
+
+
 SQUARES = (
     ("quantize:hidden_size=256,quant=e4m3/128x128/f32,pdl=true", 256, HOPPER),
     ("quantize:hidden_size=200,vector_bytes=8,input=float16,quant=e4m3/128x128/f32", 130, AMPERE),
@@ -174,7 +204,7 @@ QUANTS = ("e2m1/16/e4m3", "e2m1/16/e4m3/linear/none/up/true", "e2m1/32/ue8m0", "
 WITH_GLOBAL_SCALE = ("e2m1/16/e4m3/linear/given", "e2m1/16/e4m3/linear/given/up/true")
 
 
-@pytest.mark.parametrize("target", [AMPERE, HOPPER], ids=str)
+@pytest.mark.parametrize("target", [AMPERE, HOPPER, BLACKWELL], ids=str)
 @pytest.mark.parametrize("quant", QUANTS + WITH_GLOBAL_SCALE)
 def test_every_kind_of_block_is_encoded_as_on_the_cpu(quant: str, target: Target) -> None:
     """Ordinary blocks have a separate path, which no other block may take, whatever its global scale."""

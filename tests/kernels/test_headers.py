@@ -27,7 +27,7 @@ from jitnorm.toolchains.cxx import find_cxx
 from jitnorm.toolchains.nvrtc import Nvrtc
 from jitnorm.toolchains.nvrtc_program import ptx_of
 
-CPU, HOPPER = Target("cpu"), Target("sm_90a")
+CPU, HOPPER, BLACKWELL = Target("cpu"), Target("sm_90a"), Target("sm_100a")
 ALL = sorted(
     path.relative_to(FOLDER).as_posix() for folder in ("common", "cpu", "cuda") for path in (FOLDER / folder).iterdir()
 )
@@ -143,9 +143,20 @@ OTHERS = [
     KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,all_reduce=reduce_scatter,ranks=2"),
     KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16,all_reduce=all_gather,ranks=2"),
 ]
+# With instructions for pairs of floats, and for sums with narrower ones.
+PACKED = [
+    KernelConfig.parse(text)
+    for text in (
+        "layernorm:hidden_size=4096",
+        "quantize:hidden_size=4096,activation=gelu",
+        "quantize:hidden_size=4096,quant=e2m1/16/e4m3,gate_columns=-1",
+        "quantize:hidden_size=4096,quant=e2m1/16/e4m3/linear/none/up/true",
+    )
+]
 SOURCES = [
     *((config, target) for config in (*CONFIGS, *SPECIAL, *FINISHED, *EXPERTS, *OTHERS) for target in (CPU, HOPPER)),
     *((config, HOPPER) for config in SCHEDULED),
+    *((config, BLACKWELL) for config in PACKED),
 ]
 
 
@@ -162,9 +173,10 @@ def test_the_sample_of_constants_that_editors_see_is_current() -> None:
 
 def definitions(*, is_cpu: bool) -> list[Definition]:
     names = [name for name in order_of(is_cpu) if name != CONFIGURATION]
-    holding = {holding_of("\n".join(constants(config, target))) for config, target in SOURCES}
-    assert frozenset().union(*holding) == CONDITIONS.keys()
-    return [each for conditions in holding for name in names for each in cut(name, is_cpu, conditions)]
+    holding = [(target, holding_of("\n".join(constants(config, target)))) for config, target in SOURCES]
+    assert frozenset().union(*(conditions for _, conditions in holding)) == CONDITIONS.keys()
+    of_target = {conditions for target, conditions in holding if target.is_cpu == is_cpu}
+    return [each for conditions in of_target for name in names for each in cut(name, is_cpu, conditions)]
 
 
 def test_a_source_has_the_headers_of_its_target() -> None:

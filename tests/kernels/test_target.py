@@ -42,3 +42,5 @@ def test_the_features_begin_with_their_generation() -> None:
     assert [name for name in TARGET_NAMES if Target(name).has_native_e2m1] == blackwell
     data_center = ["sm_100a", "sm_103a", "sm_110a", "sm_100f"]
     assert [name for name in TARGET_NAMES if Target(name).has_max_of_three] == data_center
+    assert [name for name in TARGET_NAMES if Target(name).has_mixed_precision] == blackwell
+    assert [name for name in TARGET_NAMES if Target(name).has_packed_floats] == ["sm_100a", "sm_103a", "sm_100f"]

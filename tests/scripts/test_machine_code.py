@@ -171,7 +171,11 @@ def test_code_that_never_exits_is_refused() -> None:
 
 def test_each_instruction_takes_an_issue_slot_and_one_pipe_at_most() -> None:
     opcodes = ("FFMA", "IMAD.MOV.U32", "LOP3.LUT", "FMNMX3.NAN", "MUFU.RCP", "F2FP.SATFINITE.E2M1", "BSSY", "S2R")
-    assert count(map(Instruction, opcodes)) == {"issue": 8, "fma": 2, "alu": 2, "xu": 2, "packable": 1}
+    assert count(map(Instruction, opcodes)) == {"issue": 8, "fma": 2, "alu": 2, "xu": 2}
+
+
+def test_an_instruction_for_pairs_of_floats_takes_an_issue_slot_for_two_results() -> None:
+    assert count(map(Instruction, ("FMUL2", "FADD2", "FFMA2", "FHFMA.BF16"))) == {"issue": 4, "fma": 7}
 
 
 def test_wide_accesses_count_by_the_words_that_they_move() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from roofline import BUSY_SHARE, GPUS, RATES, Gpu, copy_time, packed, predict
+from roofline import BUSY_SHARE, GPUS, RATES, Gpu, copy_time, predict
 
 Counts = dict[str, float]
 
@@ -49,7 +49,3 @@ def test_an_op_of_one_pipe_takes_as_long_as_the_pipe(name: str) -> None:
 @given(st.floats(1, 1e12), gpus)
 def test_a_copy_takes_longer_than_the_stated_bandwidth_allows(op_bytes: float, gpu: Gpu) -> None:
     assert copy_time(op_bytes, gpu) > op_bytes / gpu.bandwidth * 1e6
-
-
-def test_packed_arithmetic_saves_issue_slots_and_no_work_of_the_pipe() -> None:
-    assert packed({"issue": 10, "fma": 6, "packable": 4}) == {"issue": 8, "fma": 6, "packable": 4}
