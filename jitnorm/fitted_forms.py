@@ -24,8 +24,9 @@ from jitnorm.sealed import read_sealed
 Forms = Mapping[tuple[str, str], str]
 """The forms of a target, by the text of a key, as `form_key` gives it, and class of rows.
 
-A text has a form for each range of lengths, after the range's least number of groups: ``2:1wu 9:2w 33:rules``. A
-semicolon may follow, and then the forms for rows of whole groups, which leave no lane of the last group idle.
+A text has a form for each range of lengths, after the range's least number of groups: ``2:1wu 9:2w 33:rules``. Where
+one does not fit, such as rows side by side, the next applies: ``2:1f128|3p2``. A semicolon may follow, and then the
+forms for rows of whole groups, which leave no lane of the last group idle.
 """
 
 # Stands for the rules' schedule.
@@ -73,7 +74,7 @@ def has_whole_groups(hidden_size: int) -> bool:
 
 
 def form_at(groups: int, forms: str, *, is_whole: bool = False) -> str:
-    """The form for a number of groups; `is_whole`: the last group is whole, too.
+    """The form for a number of groups, or several for where one does not fit; `is_whole`: the last group is whole, too.
 
     Example:
         >>> [form_at(groups, "2:1wu 9:2w 33:rules; 2:2w") for groups in (2, 8, 32, 64)]
@@ -106,11 +107,12 @@ def fitted_schedule(
     text = _forms_for(common, row_class, forms) if common else None
     if text is None:
         return None
-    form = form_at(groups, text, is_whole=has_whole_groups(config.hidden_size))
-    if form == BY_RULE:
-        return ""
-    schedule = ScheduleForm.parse(form).schedule(config, target)
-    return str(schedule) if schedule else None
+    for form in form_at(groups, text, is_whole=has_whole_groups(config.hidden_size)).split("|"):
+        if form == BY_RULE:
+            return ""
+        if schedule := ScheduleForm.parse(form).schedule(config, target):
+            return str(schedule)
+    return None
 
 
 def _forms_for(key: KernelConfig, row_class: str, forms: Forms) -> str | None:

@@ -47,6 +47,8 @@ _LEAST_GAIN = 0.002
 # not fitted to lost 1.6 %, not 3.4 %.
 _GAIN_OVER_KEPT, _GAIN_OF_SHORT_ROWS, _LONG_GROUPS = 0.01, 0.02, 17
 _GROUPS = range(2, MOST_GROUPS + 1)
+# The last group of a row is half full, so that rows fit side by side; full but for a block, so that few do; or whole.
+_ENDS = ("half", "odd", "whole")
 
 
 @dataclass(frozen=True)
@@ -163,20 +165,18 @@ class Fitting:
         """The forms for each of the kernels and classes of rows, and those kept of kernels that have no samples."""
         kernels = {_key(sample.config): replace(sample.config, many_rows=False) for sample in self._samples}
         grids = {
-            (key, is_whole): [
-                schedules_of(_with_groups(config, groups, is_whole), self._forms, self._target) for groups in _GROUPS
+            (key, end): [
+                schedules_of(_with_groups(config, groups, end), self._forms, self._target) for groups in _GROUPS
             ]
             for key, config in kernels.items()
-            for is_whole in (False, True)
+            for end in _ENDS
         }
         for row_class in ROW_CLASSES:
             evidence = self._evidence(self._of_class(row_class))
             for key in kernels:
-                others, whole = (
-                    self._ranges(evidence, key, row_class, grids[key, is_whole], is_whole=is_whole)
-                    for is_whole in (False, True)
-                )
-                yield FittedForms(str(key), row_class, others if others == whole else f"{others}; {whole}")
+                half, odd, whole = (self._chosen(evidence, key, row_class, grids[key, end], end) for end in _ENDS)
+                others, of_whole = _ranges(self._with_others(half, odd, grids[key, "odd"])), _ranges(whole)
+                yield FittedForms(str(key), row_class, others if others == of_whole else f"{others}; {of_whole}")
         measured = set(map(str, kernels))
         for (config, row_class), forms in self._kept.items():
             if config not in measured:
@@ -203,28 +203,40 @@ class Fitting:
     def _evidence(self, places: Sequence[int]) -> Evidence:
         return Evidence.of([self._samples[place] for place in places], [self._grid[place] for place in places])
 
-    def _ranges(
+    def _chosen(
         self,
         evidence: Evidence,
         key: KernelConfig,
         row_class: str,
         grid: Sequence[Sequence[str | None]],
-        *,
-        is_whole: bool,
-    ) -> str:
-        """The text of the forms with the least estimates, each kept as long as no other gains much."""
-        kept = self._kept.get((str(key), row_class))
+        end: str,
+    ) -> list[str]:
+        """The forms with the least estimates, each kept as long as no other gains much."""
+        kept, is_whole = self._kept.get((str(key), row_class)), end == "whole"
         best, least_gain, chosen = -1, _LEAST_GAIN, []
         for groups, schedules in zip(_GROUPS, grid, strict=True):
             estimates = evidence.estimates(evidence.weights(key, groups, is_whole), schedules)
             least = int(estimates.argmin())
             if kept:
-                best, least_gain = self._forms.index(form_at(groups, kept, is_whole=is_whole)), _gain(groups)
+                form, _, other = form_at(groups, kept, is_whole=is_whole).partition("|")
+                best, least_gain = self._forms.index(other if other and end == "odd" else form), _gain(groups)
             if best < 0 or estimates[best] > estimates[least] + least_gain:
                 best = least
-            chosen.append((groups, self._forms[best]))
-        runs = (next(run) for _, run in groupby(chosen, key=lambda each: each[1]))
-        return " ".join(f"{groups}:{form}" for groups, form in runs)
+            chosen.append(self._forms[best])
+        return chosen
+
+    def _with_others(
+        self, forms: Sequence[str], others: Sequence[str], grid: Sequence[Sequence[str | None]]
+    ) -> Iterator[str]:
+        """The forms, each with another if it has no schedule in the grid."""
+        for form, other, schedules in zip(forms, others, grid, strict=True):
+            yield f"{form}|{other}" if schedules[self._forms.index(form)] is None else form
+
+
+def _ranges(forms: Iterable[str]) -> str:
+    """The text of the forms of all numbers of groups."""
+    runs = (next(run) for _, run in groupby(zip(_GROUPS, forms, strict=True), key=lambda each: each[1]))
+    return " ".join(f"{groups}:{form}" for groups, form in runs)
 
 
 def _gain(groups: int) -> float:
@@ -238,9 +250,9 @@ def _key(config: KernelConfig) -> KernelConfig:
     return key
 
 
-def _with_groups(config: KernelConfig, groups: int, is_whole: bool) -> KernelConfig:
-    """The configuration at another length, whose last group is whole or half."""
-    size = groups * CHUNK_SIZE * GROUP_CHUNKS
-    size -= 0 if is_whole else CHUNK_SIZE * GROUP_CHUNKS // 2
+def _with_groups(config: KernelConfig, groups: int, end: str) -> KernelConfig:
+    """The configuration at another length, with one of `_ENDS`."""
+    missing = {"half": CHUNK_SIZE * GROUP_CHUNKS // 2, "odd": math.lcm(CHUNK_SIZE, config.block_size), "whole": 0}
+    size = groups * CHUNK_SIZE * GROUP_CHUNKS - missing[end]
     gate_columns = size if config.gate_columns == config.hidden_size else config.gate_columns
     return replace(config, hidden_size=size, gate_columns=gate_columns)

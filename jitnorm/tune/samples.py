@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from statistics import geometric_mean, median
 
@@ -80,7 +81,8 @@ def forms_in(samples: Iterable[Sample], kept: Iterable[str] = ()) -> list[str]:
         for schedule in sample.regrets
         if schedule
     }
-    found.update(each.partition(":")[2] for text in kept for each in text.replace(";", "").split())
+    ranges = chain.from_iterable(text.replace(";", "").split() for text in kept)
+    found.update(form for each in ranges for form in each.partition(":")[2].split("|"))
     return [*sorted(found - {BY_RULE}), BY_RULE]
 
 

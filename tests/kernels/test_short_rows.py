@@ -38,8 +38,13 @@ def schedule_of(text: str) -> str:
         # The normalized row is held as floats.
         ("rmsnorm:hidden_size=768,quant=e2m1/16/e4m3/linear/row", "1x3wp8n16"),
         ("rmsnorm:hidden_size=912,quant=e2m1/16/e4m3", "1x2wp2"),
-        ("quantize:hidden_size=768,quant=e2m1/16/e4m3", "1x3p8n16"),
+        ("quantize:hidden_size=720,quant=e2m1/16/e4m3", "1x3p8n16"),
         ("quantize:hidden_size=512,quant=e2m1/16/e4m3", "1x2p8n16"),
+        # Separate parts of more than a group lie side by side.
+        ("quantize:hidden_size=768,quant=e2m1/16/e4m3", "1x2p8n24"),
+        ("quantize:hidden_size=576,quant=e2m1/16/e4m3,gate_columns=576", "1x2p16n18"),
+        # GELU that is only rounded is bound by memory.
+        ("quantize:hidden_size=720,quant=none,weight=none,activation=gelu", "1x2wp4"),
         ("quantize:hidden_size=128,quant=none,weight=none,activation=gelu", "1x2p32n4"),
         ("rmsnorm:hidden_size=512,activation=silu,activates_norm=true", "1x2wp8n16"),
         ("rmsnorm:hidden_size=512,gate=norm,quant=e4m3/tensor/f32", "1x2wp8n16"),

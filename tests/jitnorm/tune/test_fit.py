@@ -11,9 +11,10 @@ import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
-from jitnorm.fitted_forms import BY_RULE, form_at
+from jitnorm.fitted_forms import BY_RULE, fitted_schedule, form_at, form_key
 from jitnorm.tune.fit import Fitting
 from jitnorm.tune.samples import Sample, forms_in, read_samples, schedules_of
+from jitnorm.tuning import tuning_key
 
 HOPPER = Target("sm_90a")
 NORM = KernelConfig("rmsnorm", 4096)
@@ -76,6 +77,24 @@ def test_rows_of_whole_groups_have_forms_of_their_own() -> None:
     whole = replace(sample(8, {"1w": 0.1, "2": 0.0}), config=KernelConfig("rmsnorm", 4096))
     found = fitted(*partial, whole)[str(NORM), "usual"]
     assert [form_at(8, found, is_whole=is_whole) for is_whole in (False, True)] == ["1w", "2"]
+
+
+def test_where_rows_do_not_lie_side_by_side_another_form_applies() -> None:
+    """Those of 768 elements do, in 48 lanes each; those of 1008 do not, in 63."""
+    short, long = (KernelConfig("quantize", size, weight="none", gate_columns=size) for size in (768, 1008))
+    found = [
+        Sample("", "silu", short, "usual", "", {"1x1p4n48": 0.0, "2x1o24": 0.3, "1x2": 0.2}),
+        Sample("", "silu", long, "usual", "", {"2x1o24": 0.0, "1x2": 0.1}),
+    ] * 9
+    (forms,) = (each.forms for each in Fitting(found, HOPPER).fitted() if each.row_class == "usual")
+    form = form_at(2, forms)
+    assert form == "1f128|1t1536"
+    key = form_key(tuning_key(short))
+    known = {(str(key), "usual"): f"2:{form}"}
+    fits = [fitted_schedule(tuning_key(each), each, HOPPER, "usual", known) for each in (short, long)]
+    assert fits == ["1x1p4n48", "2x1o24"]
+    (kept,) = (each.forms for each in Fitting(found[:2], HOPPER, known).fitted() if each.row_class == "usual")
+    assert form_at(2, kept) == form
 
 
 def test_each_device_counts_as_much_as_the_others() -> None:
