@@ -315,6 +315,7 @@ OPS = (
     ),
     _of("silu clamped fp8 128", "silu_and_mul_quantize", quant="fp8_group", activation="swiglu:7:1:0", only_large=True),
     _of("relu2 nvfp4", "quantize", quant="nvfp4", activation="relu2", only_large=True),
+    _of("gelu alone nvfp4", "quantize", quant="nvfp4", activation="gelu", only_large=True),
     _of("mhc 4", "mhc_rmsnorm_quantize", streams=4, weight="float32", only_large=True),
     _of("mhc 2", "mhc_rmsnorm_quantize", streams=2, weight="float32", only_large=True),
     _of("mhc post", "mhc_post", only_large=True),

@@ -27,7 +27,7 @@ OPS = (
     "gated", "gated nvfp4", "sandwich", "sandwich nvfp4", "gated add", "adaptive", "adaptive mxfp8", "rmsnorm multi",
     "gated input", "gated fp8", "rmsnorm alone", "fp8 by columns", "fp8 128 by given", "mxfp8 grouped",
     "nvfp4 grouped", "silu nvfp4 grouped", "silu mxfp4 experts", "silu nvfp4 by 8", "swigluoai", "swigluoai mxfp8",
-    "gelu alone", "relu2 nvfp4", "mhc pre", "mhc pre with prenorm", "amax", "layernorm alone", "layernorm bf16",
+    "gelu alone", "gelu alone nvfp4", "mhc pre", "mhc pre with prenorm", "amax", "layernorm alone", "layernorm bf16",
     "q_kv_rmsnorm",
 )  # fmt: skip
 # Hidden sizes that are tuned if none are named.

@@ -120,6 +120,18 @@ def test_codes_share_a_tuning_key_whatever_becomes_of_the_scales() -> None:
         assert tuning_key(KernelConfig.parse(other)) != usual
 
 
+def test_an_activation_without_gates_counts_as_gelu_or_as_none_if_it_is_light() -> None:
+    keys = {
+        activation: tuning_key(KernelConfig.parse(f"quantize:hidden_size=4096,quant=e2m1/16/e4m3{activation}"))
+        for activation in ("", ",activation=gelu", ",activation=gelu_tanh", ",activation=relu2")
+    }
+    assert keys[",activation=gelu"] == keys[",activation=gelu_tanh"] != keys[""] == keys[",activation=relu2"]
+    gelu, relu2 = (
+        tuning_key(KernelConfig("quantize", 4096, weight="none", activation=each)) for each in ("gelu", "relu2")
+    )
+    assert gelu == relu2  # both are bound by memory
+
+
 def test_experts_share_the_tuning_key_of_their_rows_and_masks_have_one_of_their_own() -> None:
     masked, of_experts, gathered = (
         tuning_key(KernelConfig.parse(f"quantize:hidden_size=4096,quant=e2m1/16/e4m3{rest}"))
