@@ -13,47 +13,34 @@ struct FloatPair {
   JITNORM_INLINE FloatPair operator-() const { return {-first, -second}; }
 };
 
+JITNORM_INLINE UInt64 bits_of(FloatPair a) {
+  UInt64 bits;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(bits) : "f"(a.first), "f"(a.second));
+  return bits;
+}
+
+JITNORM_INLINE FloatPair pair_of(UInt64 bits) {
+  FloatPair a = 0.0f;
+  asm("mov.b64 {%0, %1}, %2;" : "=f"(a.first), "=f"(a.second) : "l"(bits));
+  return a;
+}
+
 JITNORM_INLINE FloatPair add_rn(FloatPair a, FloatPair b) {
-  FloatPair sum = 0.0f;
-  asm("{\n"
-      ".reg .b64 a, b;\n"
-      "mov.b64 a, {%2, %3};\n"
-      "mov.b64 b, {%4, %5};\n"
-      "add.rn.f32x2 a, a, b;\n"
-      "mov.b64 {%0, %1}, a;\n"
-      "}"
-      : "=f"(sum.first), "=f"(sum.second)
-      : "f"(a.first), "f"(a.second), "f"(b.first), "f"(b.second));
-  return sum;
+  UInt64 sum;
+  asm("add.rn.f32x2 %0, %1, %2;" : "=l"(sum) : "l"(bits_of(a)), "l"(bits_of(b)));
+  return pair_of(sum);
 }
 
 JITNORM_INLINE FloatPair mul_rn(FloatPair a, FloatPair b) {
-  FloatPair product = 0.0f;
-  asm("{\n"
-      ".reg .b64 a, b;\n"
-      "mov.b64 a, {%2, %3};\n"
-      "mov.b64 b, {%4, %5};\n"
-      "mul.rn.f32x2 a, a, b;\n"
-      "mov.b64 {%0, %1}, a;\n"
-      "}"
-      : "=f"(product.first), "=f"(product.second)
-      : "f"(a.first), "f"(a.second), "f"(b.first), "f"(b.second));
-  return product;
+  UInt64 product;
+  asm("mul.rn.f32x2 %0, %1, %2;" : "=l"(product) : "l"(bits_of(a)), "l"(bits_of(b)));
+  return pair_of(product);
 }
 
 JITNORM_INLINE FloatPair fma_rn(FloatPair a, FloatPair b, FloatPair c) {
-  FloatPair sum = 0.0f;
-  asm("{\n"
-      ".reg .b64 a, b, c;\n"
-      "mov.b64 a, {%2, %3};\n"
-      "mov.b64 b, {%4, %5};\n"
-      "mov.b64 c, {%6, %7};\n"
-      "fma.rn.f32x2 a, a, b, c;\n"
-      "mov.b64 {%0, %1}, a;\n"
-      "}"
-      : "=f"(sum.first), "=f"(sum.second)
-      : "f"(a.first), "f"(a.second), "f"(b.first), "f"(b.second), "f"(c.first), "f"(c.second));
-  return sum;
+  UInt64 sum;
+  asm("fma.rn.f32x2 %0, %1, %2, %3;" : "=l"(sum) : "l"(bits_of(a)), "l"(bits_of(b)), "l"(bits_of(c)));
+  return pair_of(sum);
 }
 
 // What has no instruction for pairs.
