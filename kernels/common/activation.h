@@ -155,10 +155,11 @@ struct ActivationOf<Activation::kSwigluOai> {
   }
 };
 
-// 1 / (1 + e^-x), for an x of up to kSiluBound in magnitude.
-template <typename Floats>
-JITNORM_INLINE Floats sigmoid(Floats x) {
-  return sigmoid_of_product(min_or_nan(max_or_nan(x, -kSiluBound), kSiluBound), kSiluFactor, kSiluLow);
+// 1 / (1 + e^-x), for an x of up to kSiluBound in magnitude. The choice is a branch: on an H200, mhc_pre with a norm of
+// the streams of 41296 x 384 takes 1.08 times as long if the product is computed of NaN, too.
+JITNORM_INLINE float sigmoid(float x) {
+  const float bounded = min_or_limit(max_or_nan(x, -kSiluBound), kSiluBound);
+  return x == x ? sigmoid_of_product(bounded, kSiluFactor, kSiluLow) : x;
 }
 
 #ifdef JITNORM_GATES
@@ -167,7 +168,7 @@ template <>
 struct ActivationOf<Activation::kSigmoid> {
   template <typename Floats>
   JITNORM_FORCE_INLINE static Floats at(Floats x) {
-    return sigmoid(x);
+    return of_each([](float each) { return sigmoid(each); }, x);
   }
 };
 #endif
