@@ -156,7 +156,7 @@ struct ActivationOf<Activation::kSwigluOai> {
 };
 
 // 1 / (1 + e^-x), for an x of up to kSiluBound in magnitude. The choice is a branch: on an H200, mhc_pre with a norm of
-// the streams of 41296 x 384 takes 1.08 times as long if the product is computed of NaN, too.
+// the streams of 41296 x 384 takes 1.08 times as long if the product is computed for NaN, too.
 JITNORM_INLINE float sigmoid(float x) {
   const float bounded = min_or_limit(max_or_nan(x, -kSiluBound), kSiluBound);
   return x == x ? sigmoid_of_product(bounded, kSiluFactor, kSiluLow) : x;

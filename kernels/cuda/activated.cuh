@@ -53,13 +53,13 @@ struct GatesAndValues {
 };
 
 #ifdef JITNORM_VALUES_FIRST
-JITNORM_INLINE float gate_of(const GatesAndValues& h, int i) { return h.at(h.second_at(i)); }
-JITNORM_INLINE float factor_of(const GatesAndValues& h, int i) { return h.at(h.first_at(i)); }
+JITNORM_INLINE float gate_at(const GatesAndValues& h, int i) { return h.at(h.second_at(i)); }
+JITNORM_INLINE float multiplier_at(const GatesAndValues& h, int i) { return h.at(h.first_at(i)); }
 #else
-JITNORM_INLINE float gate_of(const GatesAndValues& h, int i) { return h.at(h.first_at(i)); }
-JITNORM_INLINE float factor_of(const GatesAndValues& h, int i) { return h.at(h.second_at(i)); }
+JITNORM_INLINE float gate_at(const GatesAndValues& h, int i) { return h.at(h.first_at(i)); }
+JITNORM_INLINE float multiplier_at(const GatesAndValues& h, int i) { return h.at(h.second_at(i)); }
 #endif
-JITNORM_INLINE float value_of(const GatesAndValues& h, int i) { return gated(gate_of(h, i), factor_of(h, i)); }
+JITNORM_INLINE float value_of(const GatesAndValues& h, int i) { return gated(gate_at(h, i), multiplier_at(h, i)); }
 JITNORM_INLINE void forget_unpacked(GatesAndValues&) {}
 
 JITNORM_INLINE void values_of(const GatesAndValues& h, float (&values)[kChunkSize]) {
@@ -78,8 +78,8 @@ JITNORM_INLINE void values_of(const GatesAndValues& h, float (&values)[kChunkSiz
   } else {
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; i += kPacked) {
-      const Packed gate = packed_from([&](int k) { return gate_of(h, k); }, i);
-      unpack(gated(gate, packed_from([&](int k) { return factor_of(h, k); }, i)), values + i);
+      const Packed gate = packed_from([&](int k) { return gate_at(h, k); }, i);
+      unpack(gated(gate, packed_from([&](int k) { return multiplier_at(h, k); }, i)), values + i);
     }
   }
 }

@@ -134,7 +134,7 @@ JITNORM_INLINE float to_float(Float16 x) {
 JITNORM_INLINE float to_float(float x) { return x; }
 
 #ifdef JITNORM_MIXES_PRECISIONS
-// a + b and a * a + b, where a is not widened first.
+// a + b and a * a + b, where the instruction widens a.
 JITNORM_INLINE float add_widened(BFloat16 a, float b) {
   asm("add.rn.f32.bf16 %0, %1, %0;" : "+f"(b) : "h"(a.bits));
   return b;
