@@ -135,7 +135,7 @@ class Target:
 
     @property
     def has_packed_floats(self) -> bool:
-        """Whether an instruction adds or multiplies pairs of floats (on Blackwell's data center GPUs but Thor)."""
+        """Whether an instruction adds or multiplies pairs of floats (on the B200 and the B300)."""
         return self.capability[0] == 10
 
     @property

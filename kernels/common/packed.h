@@ -22,11 +22,13 @@ JITNORM_INLINE void unpack(Packed packed, float* values) { *values = packed; }
 #endif
 constexpr int kPacked = sizeof(Packed) / sizeof(float);
 
+// function(a, others...), for each float of pairs.
 template <typename Function, typename... Others>
 JITNORM_INLINE float of_each(Function function, float a, Others... others) {
   return function(a, others...);
 }
 
+// The products of values with a factor.
 template <int kCount>
 JITNORM_INLINE void multiply(float (&products)[kCount], const float* values, float factor) {
   JITNORM_UNROLL

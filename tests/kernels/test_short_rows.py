@@ -43,8 +43,9 @@ def schedule_of(text: str) -> str:
         # Separate parts of more than a group lie side by side.
         ("quantize:hidden_size=768,quant=e2m1/16/e4m3", "1x2p8n24"),
         ("quantize:hidden_size=576,quant=e2m1/16/e4m3,gate_columns=576", "1x2p16n18"),
-        # GELU that is only rounded is bound by memory.
+        # GELU of bfloat16 that is only rounded is bound by memory.
         ("quantize:hidden_size=720,quant=none,weight=none,activation=gelu", "1x2wp4"),
+        ("quantize:hidden_size=720,input=float16,quant=none,weight=none,activation=gelu", "1x3p8n16"),
         ("quantize:hidden_size=128,quant=none,weight=none,activation=gelu", "1x2p32n4"),
         ("rmsnorm:hidden_size=512,activation=silu,activates_norm=true", "1x2wp8n16"),
         ("rmsnorm:hidden_size=512,gate=norm,quant=e4m3/tensor/f32", "1x2wp8n16"),
