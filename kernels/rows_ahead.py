@@ -13,16 +13,12 @@ from .target import Target
 
 # Bytes of an asynchronous copy to shared memory.
 AHEAD_BYTES = 16
-# Rows in flight to the threads of each row, if these share parameters. With one, all blocks waited for memory at the
-# same time: layer normalization to FP8 of 16384 x 4096 took 62.1 us, not 52.3.
-_STAGED_ROWS = 2
-# How many rows may share a block, each of which takes a named barrier, and for how many threads there are registers, by
-# chunks.
+# How many rows may share a block, each of which takes a named barrier, and for how many threads there are registers.
 MOST_SHARING_ROWS = 15
 # Rows of one group have a single warp, which needs no barrier: with 15 of them, layer normalization to FP8 of 37814 x
 # 496 reaches 0.69 of a copy, with 24 0.87, with 32 0.86.
 _SHARING_ROWS_OF_A_GROUP = 24
-_SHARING_THREADS, _SHARING_THREADS_OF_TWO_CHUNKS = 1024, 768
+_SHARING_THREADS = 1024
 # About how many threads of other blocks a multiprocessor should have room for, by the registers that a row takes in
 # each.
 _STAYING_THREADS, _HEAVY_REGISTERS, _HEAVY_THREADS = 1024, 32, 512
@@ -39,10 +35,8 @@ def shares_parameters(config: KernelConfig, schedule: RowSchedule) -> bool:
 def sharing_rows(config: KernelConfig, target: Target, split: RowSchedule) -> RowSchedule:
     """A block with as many rows, divided as in `split`, as a multiprocessor has room for, which share parameters."""
     one = replace(split, prefetches_weight=False, loads_ahead=True, rows_per_block=1, resident_blocks=1)
-    of_row = staged_rows(config, one) * staged_row_bytes(config)
-    room = 1 + (target.shared_bytes - staged_bytes(config, one)) // of_row
-    threads = _SHARING_THREADS if split.chunks_per_lane == 1 else _SHARING_THREADS_OF_TWO_CHUNKS
-    rows = min(threads // (WARP_LANES * split.warps_per_row), room, _most_sharing_rows(split))
+    room = 1 + (target.shared_bytes - staged_bytes(config, one)) // staged_row_bytes(config)
+    rows = min(_SHARING_THREADS // (WARP_LANES * split.warps_per_row), room, _most_sharing_rows(split))
     return replace(one, rows_per_block=max(1, rows))
 
 
@@ -68,11 +62,6 @@ def shared_chunks(schedule: RowSchedule) -> int:
     return schedule.threads_per_row * round_up(schedule.chunks_per_lane, at_once)
 
 
-def staged_rows(config: KernelConfig, schedule: RowSchedule) -> int:
-    """Rows in flight to the threads of each row."""
-    return _STAGED_ROWS if shares_parameters(config, schedule) and not schedule.stays_shared else 1
-
-
 def staged_row_bytes(config: KernelConfig) -> int:
     """Bytes of a row, over all tensors that it is loaded from."""
     return config.hidden_size * DTYPES[config.input].bytes * (2 if config.residual else 1)
@@ -80,7 +69,7 @@ def staged_row_bytes(config: KernelConfig) -> int:
 
 def staged_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
     """Shared memory of a block, for rows in flight and for parameters."""
-    of_rows = schedule.rows_per_block * staged_rows(config, schedule) * staged_row_bytes(config)
+    of_rows = schedule.rows_per_block * staged_row_bytes(config)
     if not shares_parameters(config, schedule):
         return of_rows
     return of_rows + 2 * shared_chunks(schedule) * CHUNK_SIZE * DTYPES[config.weight].bytes

@@ -10,7 +10,7 @@ from .registers import MAX_PREFETCHED_BYTES
 from .reordered_values import reorders_values
 from .row_parts import has_separate_parts
 from .row_schedule import CHUNKS_AT_ONCE
-from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes, staged_rows
+from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes
 from .schedule import row_schedule, stores_in_pairs, stores_sum_early
 from .signals import awaits_stores, awaits_values, late_blocks
 from .target import Target
@@ -39,7 +39,6 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
     yield boolean("kTakesFastPath", schedule.takes_fast_path)
     yield boolean("kFavoursLatency", schedule.favours_latency)
     yield boolean("kMayPrefetchWeight", schedule.prefetches_weight)
-    yield integer("kStagedRows", staged_rows(config, schedule))
     yield integer("kStagedBytes", staged_row_bytes(config))
     if shares_parameters(config, schedule):
         yield integer("kSharedChunks", shared_chunks(schedule))

@@ -54,7 +54,6 @@ enum : int {
   kBlocksPerRow = 1,
   kThreads = 128,
   kLateBlocks = 0,
-  kStagedRows = 1,
   kStagedBytes = 16384,
 };
 enum : bool {

@@ -43,7 +43,7 @@ constexpr int kPieces = kAccessesOf<WeightChunk>;
 
 JITNORM_INLINE uint4* shared_pieces(int parameter, int index) {
   extern __shared__ uint4 staged[];
-  return staged + kRowsPerBlock * kStagedRows * kStagedBytes / 16 + parameter * (kPieces * kSharedChunks) + index;
+  return staged + kRowsPerBlock * (kStagedBytes / 16) + parameter * (kPieces * kSharedChunks) + index;
 }
 
 JITNORM_INLINE void share_parameter(const WeightChunk& chunk, int parameter, int index) {

@@ -9,16 +9,16 @@ constexpr int kCopiedBytes = 16;
 static_assert(kHoldsRow && kRowsAtOnce == 1 && kBlocksPerRow == 1 && kNormalizes);
 static_assert(kHiddenSize % kChunkSize == 0, "chunks are copied whole");
 
-// One of the places for rows in flight.
-JITNORM_INLINE Input* staged_row(int place) {
+// Where a row of the block is copied to.
+JITNORM_INLINE Input* staged_row() {
   extern __shared__ uint4 staged[];
-  return reinterpret_cast<Input*>(staged + (row_of_block() * kStagedRows + place) * (kStagedBytes / 16));
+  return reinterpret_cast<Input*>(staged + row_of_block() * (kStagedBytes / 16));
 }
 
 // Begins to copy a chunk of a row, if there is such a chunk.
-JITNORM_INLINE void copy_chunk_ahead(const Source& source, int place, int index) {
+JITNORM_INLINE void copy_chunk_ahead(const Source& source, int index) {
   if (index >= kChunks) return;
-  Input* to = staged_row(place) + index * kChunkSize;
+  Input* to = staged_row() + index * kChunkSize;
   source.visit_loaded([&](const Input* row) {
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; i += kCopiedBytes / (int)sizeof(Input)) {
@@ -31,19 +31,18 @@ JITNORM_INLINE void copy_chunk_ahead(const Source& source, int place, int index)
 }
 
 // Begins to copy the thread's chunks of a row, if there is such a row.
-JITNORM_INLINE void copy_ahead(const Arguments& a, Int64 number, int place, int thread) {
+JITNORM_INLINE void copy_ahead(const Arguments& a, Int64 number, int thread) {
   if (number < a.rows) {
     const Source source = Source::of(a, number);
     JITNORM_UNROLL
-    for (int j = 0; j < kChunksPerLane; ++j) copy_chunk_ahead(source, place, thread + j * kThreadsPerRow);
+    for (int j = 0; j < kChunksPerLane; ++j) copy_chunk_ahead(source, thread + j * kThreadsPerRow);
   }
-  asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// The row in a place, once it has arrived; later ones may still be in flight.
-JITNORM_INLINE Row take_staged(const Arguments& a, Int64 number, int place, int thread) {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kStagedRows - 1) : "memory");
-  Row row{number, true, Source::of(a, number).staged(staged_row(place)), thread};
+// The row that was copied, once it has arrived.
+JITNORM_INLINE Row take_staged(const Arguments& a, Int64 number, int thread) {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+  Row row{number, true, Source::of(a, number).staged(staged_row()), thread};
   if constexpr (!kStaysShared) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
@@ -59,8 +58,7 @@ JITNORM_INLINE void process_rows_ahead(ArgumentsOf arguments_of) {
   Int64 number = row_block() + row_of_block() * blocks;
   wait_for_inputs();
   const auto given = RowEncoder::given(a);
-  JITNORM_UNROLL
-  for (int place = 0; place < kStagedRows; ++place) copy_ahead(a, number + place * stride, place, thread);
+  copy_ahead(a, number, thread);
   Rows of;
   if constexpr (kPrefetchesWeight) {
     JITNORM_UNROLL
@@ -74,20 +72,17 @@ JITNORM_INLINE void process_rows_ahead(ArgumentsOf arguments_of) {
   if constexpr (kRowsPerBlock > 1) __syncthreads();
 #endif
   const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
-  int place = 0;
   for (; number < a.rows; number += stride) {
-    of.rows[0] = take_staged(a, number, place, thread);
-    const Int64 next = number + kStagedRows * stride;
-    if (number + stride >= a.rows) launch_dependents();
+    of.rows[0] = take_staged(a, number, thread);
+    const Int64 next = number + stride;
+    if (next >= a.rows) launch_dependents();
     find_statistics(a, of, warp, lane, [&] {
-      if constexpr (!kStaysShared) copy_ahead(a, next, place, thread);  // all that this thread read is added up
+      if constexpr (!kStaysShared) copy_ahead(a, next, thread);  // all that this thread read is added up
     });
     const Source after = Source::of(a, next < a.rows ? next : number);
     finish_rows(a, of, call, thread, warp, lane, [&](int index) {
-      if (kStaysShared && next < a.rows) copy_chunk_ahead(after, place, index);
+      if (kStaysShared && next < a.rows) copy_chunk_ahead(after, index);
     });
-    if constexpr (kStaysShared) asm volatile("cp.async.commit_group;" ::: "memory");
-    place = place + 1 < kStagedRows ? place + 1 : 0;
     // The next row's sums use the same shared memory, which other threads have read after two more barriers.
     if constexpr (!kCenters && !kNeedsRowAmax) row_barrier();
   }
