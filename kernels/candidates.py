@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, product
 
 from .config import KernelConfig
 from .few_rows import GATED_THREADS
+from .layer_norm_candidates import layer_norm_candidates, sharing_parameters
 from .numerics import ceil_div, round_up
 from .registers import (
     MOST_RESIDENT_THREADS,
@@ -21,13 +22,13 @@ from .registers import (
 )
 from .row_parts import MOST_BLOCKS, has_separate_parts, side_by_side
 from .row_schedule import WARP_LANES, RowSchedule
-from .rows_ahead import loading_ahead, sharing_rows
+from .rows_ahead import loading_ahead
 from .schedule import CLUSTERS, MAX_WARPS, MOST_WARPS, PREFERRED_WARPS, row_schedule, why_unfit
 from .short_rows import packings, small_row_schedule
 from .split_chunks import may_split
 from .target import Target
 
-MOST_CANDIDATES = 42
+MOST_CANDIDATES = 72
 # With more chunks per lane, the floats of chunks leave room for too few threads.
 _MOST_UNPACKED_CHUNKS = 2
 # With more, a single row takes longer.
@@ -75,20 +76,26 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
     own: Iterable[RowSchedule]
     common: Iterable[RowSchedule]
     if is_small:
-        own, common = _sharing_warps(config), _sharing(config, target)
+        own, common = _sharing_warps(config), sharing_parameters(config, target, RowSchedule(1, 1))
+    elif config.op == "layernorm":
+        own = layer_norm_candidates(config, target, row_class)
+        clusters = chain(_sharing_clusters(config, row_class), _clustered(groups_of(config)))
+        common = chain(clusters, _loading_ahead(config, target))
     elif has_separate_parts(config):
         own, common = chain(_divided(config), _splitting_parts(config)), _variants(config)
     elif row_class in ("fewest", "few"):
-        shared = _sharing_few(config) if row_class == "fewest" and groups_of(config) > _UNSHARED_GROUPS else ()
-        own = chain(shared, _widest(config), _splitting_chunks(config, row_class), _shortening(config, by_rule))
+        own = chain(
+            _sharing_clusters(config, row_class), _widest(config), _splitting_chunks(config, row_class),
+            _shortening(config, by_rule),
+        )  # fmt: skip
         common = (each for each in _variants(config) if each.rows_at_once == 1)  # others leave multiprocessors idle
     else:
-        waves = _in_waves(config) if row_class in ("some", "several") else ()
+        waves = _in_waves(config, row_class) if row_class in ("some", "several") else ()
         last = _signalling_last(config) if row_class != "many" else ()
         halves = _splitting_chunks(config, row_class)
-        own = chain(_sharing(config, target), _widest(config), halves, waves, last, _keeping_unpacked(config))
+        own = chain(_widest(config), halves, waves, last, _keeping_unpacked(config))
         common = chain(_variants(config), _loading_ahead(config, target))
-    copying = () if is_small else _copying_parameters(config, row_class)
+    copying = () if is_small or config.op == "layernorm" else _copying_parameters(config, row_class)
     for schedule in chain(_storing_early(config, by_rule), copying, own, common):
         if schedule not in known and schedule == with_room_for_weight(config, schedule):
             known.add(schedule)
@@ -103,12 +110,8 @@ def _variants(config: KernelConfig) -> Iterator[RowSchedule]:
         yield split
         yield replace(split, prefetches_weight=True)
     if config.normalizes:
-        # For layer normalization, two float32 parameters cost more than the row, so more rows share them.
-        shared = ((4, 2), (2, 2), (1, 2), (1, 4)) if config.op == "layernorm" else ((1, 2), (2, 2))
-        for chunks, rows in shared:
-            yield from (replace(split, rows_at_once=rows) for split in splits if split.chunks_per_lane == chunks)
-    if config.op == "layernorm":
-        yield from _hurrying_pairs(splits)
+        for chunks in (1, 2):
+            yield from (replace(split, rows_at_once=2) for split in splits if split.chunks_per_lane == chunks)
     for split in splits:
         if split.warps_per_row == 1:
             for rows in (2, 4):
@@ -121,31 +124,16 @@ def _variants(config: KernelConfig) -> Iterator[RowSchedule]:
     yield from _clustered(groups_of(config))
 
 
-def _hurrying_pairs(splits: Sequence[RowSchedule]) -> Iterator[RowSchedule]:
-    """Pairs of rows that share parameters and take the fast path.
-
-    On an H100, layer normalization of 16-bit rows to FP8 takes 8.97 us in the mean of 448, 768 and 1024 x 6656 with
-    13x1wqlr2, 9.60 with 13x1wuqd, 10.19 for 1792 to 6144 x 1920 with 4x1qr2, 11.15 with 4x1wu.
-    """
-    for split in splits:
-        if split.chunks_per_lane == 1:
-            pair = replace(split, rows_at_once=2, takes_fast_path=True)
-            early = replace(pair, prefetches_weight=True)
-            yield from (pair, early, replace(early, favours_latency=True), replace(early, signals_late=True))
-
-
 def _copying_parameters(config: KernelConfig, row_class: str) -> Iterator[RowSchedule]:
-    """Parameters in shared memory, those of layer normalization if other rows find them in the L1 cache, too.
+    """Parameters in shared memory.
 
-    On an H200, layer normalization of 1595 and 2119 x 1760 takes 0.90 of the time, of about 2000 rows of 9216 columns
-    or more 1.18 to 1.29 times as long, mHC of two streams of 515 to 913 x 3808 0.85, of 8193 x 8192 0.92.
+    On an H200, mHC of two streams of 515 to 913 x 3808 takes 0.85 of the time, of 8193 x 8192 0.92.
     """
     groups, is_small = groups_of(config), held_bytes(config) == 2
     if config.weight != "float32" or (groups > _MOST_COPIED_GROUPS and not config.streams):
         return
     for split in _splits(groups):
-        chunks = split.chunks_per_lane
-        if chunks > (_MOST_UNPACKED_CHUNKS if is_small else _MOST_CHUNKS):
+        if split.chunks_per_lane > (_MOST_UNPACKED_CHUNKS if is_small else _MOST_CHUNKS):
             continue
         fast = replace(split, takes_fast_path=True, copies_parameters=True)
         kept = replace(fast, keeps_unpacked=is_small)
@@ -153,7 +141,7 @@ def _copying_parameters(config: KernelConfig, row_class: str) -> Iterator[RowSch
         if row_class in ("fewest", "few", "some"):
             yield from (replace(each, favours_latency=True) for each in (kept, fast))
             continue
-        yield replace(fast, rows_at_once=2) if config.op == "layernorm" else fast
+        yield fast
         if row_class == "many":
             yield replace(fast, takes_fast_path=False)
         elif config.pdl:
@@ -221,6 +209,14 @@ def _shortening(config: KernelConfig, by_rule: RowSchedule | None) -> Iterator[R
             yield replace(fast, prefetches_weight=False, favours_latency=True)
 
 
+def _sharing_clusters(config: KernelConfig, row_class: str) -> Iterator[RowSchedule]:
+    """Clusters for long rows, in classes where these leave multiprocessors idle."""
+    if row_class == "fewest" and groups_of(config) > _UNSHARED_GROUPS:
+        yield from _sharing_few(config)
+    elif row_class in ("some", "several") and config.normalizes and groups_of(config) >= _SHARED_GROUPS:
+        yield from (each for each in _sharing_few(config) if not each.keeps_unpacked)
+
+
 def _sharing_few(config: KernelConfig) -> Iterator[RowSchedule]:
     """Clusters for rows so few that each has several multiprocessors.
 
@@ -278,8 +274,6 @@ def _splitting_chunks(config: KernelConfig, row_class: str) -> Iterator[RowSched
         late = replace(split, splits_chunks=True, keeps_unpacked=held_bytes(config) == 2)
         early = with_room_for_weight(config, replace(late, prefetches_weight=True))
         fast = replace(early, takes_fast_path=True)
-        if config.op == "layernorm" and row_class not in ("fewest", "few"):
-            yield from (replace(each, rows_at_once=2) for each in (late, fast))
         if row_class == "many":
             yield from (late, early)
             continue
@@ -298,7 +292,7 @@ def _splitting_parts(config: KernelConfig) -> Iterator[RowSchedule]:
             yield replace(each, splits_chunks=True)
 
 
-def _in_waves(config: KernelConfig) -> Iterator[RowSchedule]:
+def _in_waves(config: KernelConfig, row_class: str) -> Iterator[RowSchedule]:
     """Rows in up to three waves, whose latency still counts.
 
     On an H100, RMSNorm to FP8 groups of 1024 x 1920 takes 3.51 us with 4x1wuq, 3.66 with 4x1wu; add + RMSNorm of 211 x
@@ -318,8 +312,7 @@ def _in_waves(config: KernelConfig) -> Iterator[RowSchedule]:
         yield from (fast, replace(fast, favours_latency=True))
         if config.residual:
             yield replace(fast, prefetches_weight=False, favours_latency=True)
-    if config.normalizes and is_long:
-        yield from (each for each in _sharing_few(config) if not each.keeps_unpacked)
+    yield from _sharing_clusters(config, row_class)
 
 
 def _signalling_last(config: KernelConfig) -> Iterator[RowSchedule]:
@@ -357,14 +350,6 @@ def _keeping_unpacked(config: KernelConfig) -> Iterator[RowSchedule]:
     for split in _splits(groups_of(config)):
         if split.chunks_per_lane <= _MOST_UNPACKED_CHUNKS:
             yield with_room_for_weight(config, replace(split, prefetches_weight=True, keeps_unpacked=True))
-
-
-def _sharing(config: KernelConfig, target: Target) -> Iterator[RowSchedule]:
-    """Persistent blocks that share the parameters of layer normalization, which are as long as the row."""
-    if config.op == "layernorm" and config.has_weight:
-        for split in _splits(groups_of(config)):
-            if split.chunks_per_lane <= _MOST_UNPACKED_CHUNKS:
-                yield sharing_rows(config, target, replace(split, keeps_unpacked=held_bytes(config) == 2))
 
 
 def _loading_ahead(config: KernelConfig, target: Target) -> Iterator[RowSchedule]:
