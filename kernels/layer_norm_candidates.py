@@ -53,7 +53,7 @@ def layer_norm_candidates(config: KernelConfig, target: Target, row_class: str) 
     Example:
         >>> plain = KernelConfig("layernorm", 4096, weight="float32")
         >>> found = layer_norm_candidates(plain, Target("sm_90a"), "many")
-        >>> {"4x2uqcr2", "4x2qhr2", "4x2uap6o1"} <= {str(each) for each in found}
+        >>> {"4x2uqcr2", "4x2qhr2", "4x2uap8o1"} <= {str(each) for each in found}
         True
     """
     for split in _splits(groups_of(config)):

@@ -34,7 +34,7 @@ class Clock:
         Clock.cases += 1
 
     def time(self, config: KernelConfig) -> Times:
-        fast = config.op == "layernorm" and config.schedule == "8x1o4"
+        fast = config.op == "layernorm" and config.schedule == "8x1q"
         return tuple(rows * (0.5 if fast else 1.0) for rows in self.case.rows)
 
     def copy(self) -> Times:
@@ -69,11 +69,11 @@ def test_what_is_faster_is_shown_stored_and_used(invoke: Invoke) -> None:
     result = invoke("tune", *SOME)
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert ["layernorm", "few", "1x4096", "1.00", "0.50", "0.800", "8x1o4", "50.0%"] in lines
+    assert ["layernorm", "few", "1x4096", "1.00", "0.50", "0.800", "8x1q", "50.0%"] in lines
     assert ["16x4096", "16.00", "8.00", "0.800"] in lines
     assert ["128x4096", "128.00", "64.00", "0.800"] in lines
     assert "4 cases measured; the rules' schedule stays in 2" in result.stdout
-    assert (schedule_of_call("layernorm"), schedule_of_call("rmsnorm")) == ("8x1o4", "")
+    assert (schedule_of_call("layernorm"), schedule_of_call("rmsnorm")) == ("8x1q", "")
     table = read_table(user_file("sm_90a"))
     assert (table.device, table.driver, table.date) == ("NVIDIA H200", "580.1", "2026-11-22")
     assert len(table.entries) == 4, "what stays is remembered, too"
@@ -104,15 +104,15 @@ def test_the_table_to_ship_has_winners_only_and_leaves_the_cache_alone(invoke: I
     out, times = tmp_path / "sm_90a.json", tmp_path / "times.json"
     assert invoke("tune", *SOME, "--out", out, "--json", times).exit_code == 0
     assert [(each.row_class, each.schedule) for each in read_table(out).entries] == [
-        ("few", "8x1o4"),
-        ("many", "8x1o4"),
+        ("few", "8x1q"),
+        ("many", "8x1q"),
     ]
     assert not user_file("sm_90a").exists()
     found = json.loads(times.read_text())
     assert [(each["op"], each["row_class"]) for each in found] == [
         ("rmsnorm", "few"), ("rmsnorm", "many"), ("layernorm", "few"), ("layernorm", "many"),
     ]  # fmt: skip
-    assert found[2]["times"]["8x1o4"] == [0.5, 8.0, 32.0, 64.0]
+    assert found[2]["times"]["8x1q"] == [0.5, 8.0, 32.0, 64.0]
 
 
 def test_what_was_found_before_the_time_is_up_is_kept(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_a_schedule_that_gives_other_bytes_is_an_error(invoke: Invoke, monkeypat
     monkeypatch.setattr(Clock, "is_right", False)
     result = invoke("tune", *SOME)
     assert result.exit_code == 1
-    assert "schedule=8x1o4 gives different bytes from layernorm:" in result.stderr
+    assert "schedule=8x1q gives different bytes from layernorm:" in result.stderr
     assert {each.config.partition(":")[0] for each in read_table(user_file("sm_90a")).entries} == {"rmsnorm"}
 
 
