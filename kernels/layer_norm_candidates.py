@@ -17,8 +17,8 @@ from .rows_ahead import sharing_rows
 from .schedule import MOST_WARPS
 from .target import Target
 
-# Options with which a schedule was among the fastest of all combinations in some of 1580 cases on an H200, by class of
-# rows: parameters copied, halves of chunks, neither.
+# Options with which a schedule was among the fastest in some of 1670 cases on an H200, by class of rows: parameters
+# copied, halves of chunks, neither. docs/measured.md says which combinations were tried.
 _OF_FEW = "uqc uqlc qc", "wqlh wuqlh wqh qlh uqlh qh uqh", "wq wuql wuq ql q"
 _OPTIONS = {
     "fewest": _OF_FEW,
