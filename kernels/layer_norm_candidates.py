@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from .config import KernelConfig
-from .numerics import ceil_div
+from .norm_candidates import divisions
 from .registers import groups_of, held_bytes, residents_of
 from .row_schedule import RowSchedule
 from .rows_ahead import sharing_rows
-from .schedule import MOST_WARPS
 from .target import Target
 
 # Options with which a schedule was among the fastest in some of 1670 cases on an H200, by class of rows: parameters
@@ -36,8 +35,6 @@ _PARSED = {
 _MOST_UNPACKED_CHUNKS = 3
 # The parameters of longer rows leave too little of the L1 cache, in which others would find them.
 _MOST_COPIED_GROUPS = 24
-# Rows of so many groups may have eight chunks per lane.
-_LONG_GROUPS = 48
 # Threads of a multiprocessor that leave registers for parameters that are loaded early, or for a few chunks.
 _THREADS_OF_EARLY_PARAMETERS, _THREADS = 512, 1024
 
@@ -56,8 +53,8 @@ def layer_norm_candidates(config: KernelConfig, target: Target, row_class: str) 
         >>> {"4x2uqcr2", "4x2qhr2", "4x2uap8o1"} <= {str(each) for each in found}
         True
     """
-    for split in _splits(groups_of(config)):
-        warps, chunks = split.warps_per_row, split.chunks_per_lane
+    for warps, chunks in divisions(groups_of(config)):
+        split = RowSchedule(warps, chunks)
         for options in _PARSED[row_class]:
             is_light = chunks <= _MOST_UNPACKED_CHUNKS or not options.keeps_unpacked
             if is_light and not (options.copies_parameters and groups_of(config) > _MOST_COPIED_GROUPS):
@@ -72,15 +69,6 @@ def layer_norm_candidates(config: KernelConfig, target: Target, row_class: str) 
             yield from (split, replace(split, resident_blocks=residents_of(_THREADS, split.threads)))
         if row_class != "some":
             yield from sharing_parameters(config, target, split)
-
-
-def _splits(groups: int) -> Iterator[RowSchedule]:
-    """The divisions into up to 32 warps of up to four chunks, and of long rows into eight."""
-    for chunks in (1, 2, 3, 4, 8):
-        warps = ceil_div(groups, chunks)
-        is_even = chunks == ceil_div(groups, warps)
-        if is_even and warps <= MOST_WARPS and (chunks < 8 or groups >= _LONG_GROUPS):
-            yield RowSchedule(warps, chunks)
 
 
 def sharing_parameters(config: KernelConfig, target: Target, split: RowSchedule) -> Iterator[RowSchedule]:

@@ -1,0 +1,133 @@
+"""Schedules worth measuring for norms: divisions of a row with the options that were among the fastest.
+
+Few options have an effect of their own. A second chunk per lane wants registers, which fewer resident blocks leave it;
+halves of chunks want the weight late; so combinations are listed, by class of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+from .config import KernelConfig
+from .numerics import ceil_div, round_up
+from .registers import groups_of, residents_of, with_room_for_weight
+from .row_schedule import RowSchedule
+from .schedule import MOST_WARPS
+from .schedule_form import ScheduleForm
+
+# Options and about how many threads a multiprocessor should have room for, those that gain most first. They were chosen
+# one after another by what a model of 95359 times on an H200 predicts at other lengths; docs/measured.md has figures.
+_OF_FEW = (
+    "wqt768 lt512 wqht768 qct512 wqlt768 wqlht768 wuqlt512 qh eqt512 weqh weqlt768 wq wuqldht768 wuqldt1024 qldh "
+    "uldht768 wuqt768 wuqht512 wuqlht768 wuql"
+)
+_OPTIONS = {
+    "fewest": _OF_FEW,
+    "few": _OF_FEW,
+    "some": "lt768 wqht768 wqd wqlt768 qdct512 qt1024 qh qdht1024 wqlht1024 qdt1024 weqlt768 wqt768 wqdht1024 "
+    "uqdt1024 wqh qht768 wqdt1024 eqt1024 wuqd qd",
+    "several": "qt1024 wqh lt768 wqd wqlt768 qht768 qdct512 wqlht1024 qdh t512 uqdht1024 wqdt1024 wqdh uqdt1024 "
+    "weqlt768 wqht768 qdt1024 wqdht1024 eqt1024 ct512",
+    "usual": "qt1024 t512 wqh wqd qh wqt1024 qdct512 qdht1024 qd lt1024 wql wqdh qdt1024 weqht768 wuqd qdh qlht512 "
+    "ct512 eqt1024 weq",
+    "many": "t0 qt1024 qh wq lt512 qr2 qct512 q qdht1024 wqlt1024 ul wqdhr2 qldt1024 qd eqlr2t512 wqd qdh eqt1024 qld "
+    "uqr2",
+}
+# The same for rows so few that several multiprocessors share each in a cluster. On an H100, RMSNorm + SiLU of 1 x 15104
+# takes 2.51 us with 32x1wuqlb8, 3.04 with 15x2wuql; on an H200, a gated norm to FP8 of up to 32 x 8192 0.85 of the time
+# with 16x1wqhb4o3.
+_CLUSTERED = {
+    "fewest": "wql wqlh wuql wqt512 wqht512 wuqht768 wuqt512 qct512 wqlt512 wqht1024",
+    "some": "wq wql wqh",
+    "several": "wq wql wqh",
+}
+
+
+def _parsed(options: str) -> list[ScheduleForm]:
+    return [ScheduleForm.parse(f"1{each}") for each in options.split()]
+
+
+_FORMS = {row_class: _parsed(options) for row_class, options in _OPTIONS.items()}
+_CLUSTERED_FORMS = {row_class: _parsed(options) for row_class, options in _CLUSTERED.items()}
+# Rows of a single warp may share blocks.
+_SHARING_ROWS = (2, 4)
+# Rows of so many groups may have eight chunks per lane.
+_LONG_GROUPS = 48
+
+
+def norm_candidates(config: KernelConfig, row_class: str) -> Iterator[RowSchedule]:
+    """Divisions of a row among the warps of one block, with options; those that do not fit have to be left out.
+
+    Args:
+        config: the configuration of a norm whose rows have several groups.
+        row_class: the class of the calls' rows.
+
+    Example:
+        >>> found = {str(each) for each in norm_candidates(KernelConfig("rmsnorm", 9216, residual=True), "few")}
+        >>> {"18x1wqho1", "9x2wqo3", "6x3lo3"} <= found
+        True
+    """
+    for form in _FORMS[row_class]:
+        options = replace(form.options, signals_late=form.options.signals_late and config.pdl)
+        for warps, chunks in divisions(groups_of(config)):
+            divided = replace(options, warps_per_row=warps, chunks_per_lane=chunks)
+            for rows in (1, *_SHARING_ROWS) if warps == 1 else (1,):
+                yield _residing(replace(divided, rows_per_block=rows), form)
+
+
+def clustered_norms(config: KernelConfig, row_class: str) -> Iterator[RowSchedule]:
+    """Divisions of a row among the blocks of a cluster, with options; none in classes that fill multiprocessors.
+
+    Args:
+        config: the configuration of a norm.
+        row_class: the class of the calls' rows.
+
+    Example:
+        >>> found = {str(each) for each in clustered_norms(KernelConfig("rmsnorm", 12288), "fewest")}
+        >>> {"24x1wqlb8", "24x1wqhb4o3", "16x2wuqlb8"} <= found
+        True
+    """
+    for form in _CLUSTERED_FORMS.get(row_class, ()):
+        for blocks, chunks in product((8, 4), (1, 2)):
+            divided = in_cluster(groups_of(config), blocks, chunks)
+            shared = replace(
+                form.options,
+                warps_per_row=divided.warps_per_row,
+                chunks_per_lane=divided.chunks_per_lane,
+                blocks_per_row=blocks,
+            )
+            yield with_room_for_weight(config, _residing(shared, form))
+
+
+def in_cluster(groups: int, blocks: int, chunks: int) -> RowSchedule:
+    """A row that so many blocks share, with so many chunks per lane.
+
+    Example:
+        >>> str(in_cluster(23, 8, 2))
+        '16x2b8'
+    """
+    warps = round_up(ceil_div(groups, chunks), blocks)
+    return RowSchedule(warps, ceil_div(groups, warps), blocks_per_row=blocks)
+
+
+def _residing(divided: RowSchedule, form: ScheduleForm) -> RowSchedule:
+    """A schedule with as many resident blocks as its threads and a form say."""
+    if not form.resident_threads:
+        return divided
+    return replace(divided, resident_blocks=residents_of(form.resident_threads, divided.threads))
+
+
+def divisions(groups: int) -> Iterator[tuple[int, int]]:
+    """Warps that share a row, up to 32, and chunks of their lanes, up to four, of long rows also eight.
+
+    Example:
+        >>> list(divisions(9)), list(divisions(64))
+        ([(9, 1), (5, 2), (3, 3)], [(32, 2), (22, 3), (16, 4), (8, 8)])
+    """
+    for chunks in (1, 2, 3, 4, 8):
+        warps = ceil_div(groups, chunks)
+        is_even = chunks == ceil_div(groups, warps)
+        if is_even and warps <= MOST_WARPS and (chunks < 8 or groups >= _LONG_GROUPS):
+            yield warps, chunks
