@@ -41,8 +41,9 @@ def has_room_for_weight(config: KernelConfig, chunks_per_lane: int, stays_shared
 
 def with_room_for_weight(config: KernelConfig, schedule: RowSchedule) -> RowSchedule:
     """The effective schedule: without a weight, or room for it, none is loaded early."""
-    has_room = has_room_for_weight(config, schedule.chunks_per_lane, schedule.stays_shared)
-    return replace(schedule, prefetches_weight=schedule.prefetches_weight and has_room)
+    if schedule.prefetches_weight and not has_room_for_weight(config, schedule.chunks_per_lane, schedule.stays_shared):
+        return replace(schedule, prefetches_weight=False)
+    return schedule
 
 
 def most_held_chunks(element_bytes: int) -> int:

@@ -102,9 +102,10 @@ class ScheduleForm:
         if divided is None:
             return None
         found = with_room_for_weight(config, self._residing(divided, config, target))
-        found = replace(found, splits_chunks=found.splits_chunks and not why_not_split(config, found))
-        copies = found.copies_parameters and not why_not_copied(config, target, found)
-        found = replace(found, copies_parameters=copies)
+        if found.splits_chunks and why_not_split(config, found):
+            found = replace(found, splits_chunks=False)
+        if found.copies_parameters and why_not_copied(config, target, found):
+            found = replace(found, copies_parameters=False)
         return None if why_unfit(config, target, found) else found
 
     def _side_by_side(self, config: KernelConfig) -> RowSchedule | None:
