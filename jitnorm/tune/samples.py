@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,17 +11,21 @@ from itertools import chain
 from pathlib import Path
 from statistics import geometric_mean, median
 
-from jitnorm.fitted_forms import BY_RULE
+from jitnorm.fitted_forms import BY_RULE, form_key
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.schedule import row_schedule
 from jitnorm.kernels.schedule_form import ScheduleForm
 from jitnorm.kernels.target import Target
+from jitnorm.tuning import tuning_key
 
 _parsed = lru_cache(maxsize=None)(ScheduleForm.parse)
 # A time that is so many times the median of all schedules was disturbed: even with spilled registers, no schedule takes
 # as long.
 _DISTURBED = 4.0
+# A form is worth considering if it was nearly the fastest in so many samples: of 7541 forms that searches tried in 2231
+# cases, 1301. In fewer samples, one in a hundred suffices.
+_NEARLY, _LEAST_SAMPLES, _SHARE = 0.02, 4, 100
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,13 @@ class Sample:
         return cls(device, found["op"], config, row_class, found["schedule"], regrets)
 
 
+def key_of(config: KernelConfig) -> KernelConfig:
+    """Properties that a kernel shares with those of other lengths, as `form_key` gives them; not None."""
+    key = form_key(tuning_key(config))
+    assert key is not None
+    return key
+
+
 def read_samples(paths: Iterable[Path]) -> list[Sample]:
     """The samples in files of `schedule_regret.py`, whose first lines describe the machine."""
     found: list[Sample] = []
@@ -73,17 +85,20 @@ def read_samples(paths: Iterable[Path]) -> list[Sample]:
     return found
 
 
-def forms_in(samples: Iterable[Sample], kept: Iterable[str] = ()) -> list[str]:
-    """The forms of all measured schedules and of `kept` texts, as text, and last that of the rules' schedule."""
-    found = {
-        str(ScheduleForm.of(RowSchedule.parse(schedule), sample.config))
-        for sample in samples
-        for schedule in sample.regrets
-        if schedule
-    }
+def forms_in(samples: Sequence[Sample], kept: Iterable[str] = ()) -> list[str]:
+    """The forms that were often nearly the fastest, and those of `kept` texts, as text, and last the rules'."""
+    counts = Counter(form for sample in samples for form in _nearly_fastest(sample))
+    least = min(_LEAST_SAMPLES, len(samples) / _SHARE)
+    found = {form for form, count in counts.items() if count >= least}
     ranges = chain.from_iterable(text.replace(";", "").split() for text in kept)
     found.update(form for each in ranges for form in each.partition(":")[2].split("|"))
     return [*sorted(found - {BY_RULE}), BY_RULE]
+
+
+def _nearly_fastest(sample: Sample) -> set[str]:
+    """The forms of the fastest schedule of a sample, and of others that are nearly as fast."""
+    nearly = (schedule for schedule, regret in sample.regrets.items() if schedule and regret <= _NEARLY)
+    return {str(ScheduleForm.of(RowSchedule.parse(each), sample.config)) for each in nearly}
 
 
 def schedules_of(config: KernelConfig, forms: Sequence[str], target: Target) -> list[str | None]:
