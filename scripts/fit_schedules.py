@@ -4,7 +4,7 @@
 
 Shows how much longer calls take than with the fastest schedule, with forms fitted without the lengths at which they are
 judged; `--out` writes the forms fitted to all lengths, by default those that jitnorm ships. With `--keep`, forms that
-jitnorm ships stay where others do not gain 0.5 %: they were fitted to other measurements. Needs scikit-learn.
+jitnorm ships stay where others do not gain 1 or 2 %: they were fitted to other measurements. Needs scikit-learn.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -89,7 +90,9 @@ class CostModel:
             pairs = zip(samples, keys, strict=True)
             features = np.concatenate([self._of_sample(sample, key, target) for sample, key in pairs])
             regrets = np.concatenate([list(sample.regrets.values()) for sample in samples])
-            self._trees = _new_trees(features.shape[1]).fit(features, np.minimum(np.log1p(regrets), _MOST))
+            trees = _new_trees(features.shape[1])
+            with _one_thread():
+                self._trees = trees.fit(features, np.minimum(np.log1p(regrets), _MOST))
 
     def costs(self, choices: Choices, key: KernelConfig, row_class: str) -> Floats:
         """The predicted regrets of the choices, one row for each kernel; infinite for None.
@@ -101,7 +104,8 @@ class CostModel:
         """
         found = np.zeros(len(choices.features))
         if self._trees is not None and found.size:
-            found = np.expm1(self._trees.predict(self._in_calls(choices, key, row_class)))
+            with _one_thread():
+                found = np.expm1(self._trees.predict(self._in_calls(choices, key, row_class)))
         return np.array(np.append(found, np.inf)[choices.places])
 
     def _of_sample(self, sample: Sample, key: KernelConfig, target: Target) -> Floats:
@@ -164,6 +168,14 @@ def _features(config: KernelConfig, schedule: RowSchedule) -> tuple[float, ...]:
 def _most_rows(row_class: str, groups: int) -> int:
     """The most rows that represent a class, at a length; 0 if no call belongs to it."""
     return max(rows_of(row_class, groups * CHUNK_SIZE * GROUP_CHUNKS), default=0)
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """Limit OpenMP to one thread: others spin at each of its many barriers, which took minutes beside other work."""
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[object] = threadpool_limits(1, user_api="openmp")
+    return limits
 
 
 def _new_trees(features: int) -> Any:
