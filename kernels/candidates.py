@@ -51,8 +51,7 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
     Args:
         config: the configuration of a row-wise op for a GPU; its own schedule is ignored.
         target: what it is built for.
-        row_class: the class of the calls' rows; few rows have additional candidates, which shorten a single row's
-            latency.
+        row_class: the class of the calls' rows, each of which has candidates of its own.
 
     Example:
         >>> [str(each) for each in candidates(KernelConfig("rmsnorm", 1536), Target("sm_90a"))][:4]
@@ -136,7 +135,7 @@ def _sharing_clusters(config: KernelConfig, row_class: str) -> Iterator[RowSched
         return
     if config.normalizes:
         yield from clustered_norms(config, row_class)
-    elif row_class == "fewest":
+    elif row_class == "fewest" and not has_separate_parts(config):
         for blocks, chunks in product((8, 4), (1, 2)):
             shared = in_cluster(groups_of(config), blocks, chunks)
             yield from (shared, replace(shared, favours_latency=True))
