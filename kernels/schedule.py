@@ -127,22 +127,32 @@ def _schedule_by_rules(config: KernelConfig, target: Target) -> RowSchedule:
 
 def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:
     """Why a schedule does not fit a configuration and a target, as the end of a sentence; empty if it does."""
-    groups, most_chunks = groups_of(config), most_held_chunks(held_bytes(config))
-    warps, chunks = schedule.warps_per_row, schedule.chunks_per_lane
     if target.is_cpu:
         return "the CPU divides no rows"
-    if groups == 1 and config.rope:
+    if groups_of(config) == 1 and config.rope:
         return "heads to rotate have as many lanes as they need"
-    if schedule.lanes_per_row != WARP_LANES:
-        return why_not_packed(config, schedule)
+    packed = schedule.lanes_per_row != WARP_LANES
+    reason = why_not_packed(config, schedule) if packed else _why_not_divided(config, schedule)
+    return reason or _why_no_options(config, schedule) or _why_no_memory(config, target, schedule)
+
+
+def _why_not_divided(config: KernelConfig, schedule: RowSchedule) -> str:
+    """Why a row is not divided so among whole warps, as the end of a sentence; empty if it is."""
+    groups, most_chunks = groups_of(config), most_held_chunks(held_bytes(config))
+    warps, chunks = schedule.warps_per_row, schedule.chunks_per_lane
     if chunks != ceil_div(groups, warps) or warps > _most_warps(config, schedule):
         return f"the {groups} groups of a row are not {chunks} or one less for each of {warps} warps"
     if chunks * schedule.rows_at_once > most_chunks:
         return f"a lane holds {most_chunks} chunks"
-    if warps % schedule.blocks_per_row or warps // schedule.blocks_per_row > MOST_WARPS:
+    if warps % schedule.blocks_per_row or schedule.threads > MOST_WARPS * WARP_LANES:
         return f"a block has up to {MOST_WARPS} warps, as many as the others of its cluster"
     if schedule.rows_per_block > 1 and warps > 1 and not schedule.loads_ahead:
         return "only rows of one warp share a block"
+    return ""
+
+
+def _why_no_options(config: KernelConfig, schedule: RowSchedule) -> str:
+    """Why rows are not processed as a schedule's options say, as the end of a sentence; empty if they are."""
     if schedule.stores_sum_early and not may_store_sum_late(config):
         return "no sum with a residual is stored late, after blocks are encoded"
     if schedule.keeps_unpacked and (held_bytes(config) > 2 or not config.normalizes):
@@ -163,8 +173,11 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
         return "each row of experts has its own scale"
     if schedule.rows_at_once > 1 and config.weight_rows > 1:
         return "rows that take turns at a weight do not share it"
-    if schedule.splits_chunks and (reason := why_not_split(config, schedule)):
-        return reason
+    return why_not_split(config, schedule) if schedule.splits_chunks else ""
+
+
+def _why_no_memory(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:
+    """Why blocks do not use shared memory as a schedule says, as the end of a sentence; empty if they do."""
     if schedule.copies_parameters and (reason := why_not_copied(config, target, schedule)):
         return reason
     if schedule.loads_ahead:

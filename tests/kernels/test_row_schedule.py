@@ -101,6 +101,16 @@ def test_other_texts_are_refused(text: str) -> None:
         ("rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16,schedule=8x1easo4", "neither floats nor sums are kept"),
         ("rmsnorm:hidden_size=4096,residual=true,schedule=8x1e", "no sum with a residual is stored late"),
         ("rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1e", "no sum with a residual is stored late"),
+        # Rows that share a warp have the same options as others.
+        ("quantize:hidden_size=544,quant=e4m3/tensor/f32,schedule=1x3hp8n16", "split chunks"),
+        ("quantize:hidden_size=544,quant=e4m3/tensor/f32,schedule=1x3cp8n16", "only norms with one weight"),
+        ("quantize:hidden_size=544,quant=e4m3/tensor/f32,schedule=1x3sp8n16", "only rows that are loaded ahead"),
+        ("quantize:hidden_size=544,quant=e4m3/tensor/f32,schedule=1x3qp8n16", "only norms have a statistic"),
+        ("rmsnorm:hidden_size=544,residual=true,schedule=1x3up8n16", "only norms of 16-bit values without a residual"),
+        ("quantize:hidden_size=256,experts=4,quant=e2m1/16/e4m3,schedule=1x1r2p8n16", "each row of experts"),
+        # However many rows share a block.
+        ("rmsnorm:hidden_size=1536,schedule=1x3p40", "a block has up to 32 warps"),
+        ("layernorm:hidden_size=5856,weight=float32,schedule=6x2uap8o1", "a block has up to 32 warps"),
     ],
 )
 def test_a_schedule_that_does_not_fit_the_row_is_refused(text: str, reason: str) -> None:
