@@ -61,6 +61,29 @@ def test_a_kept_form_stays_unless_another_gains_much() -> None:
     assert [form_at(groups, found) for groups in (6, 14, 33)] == ["2", "1w", "2"]
 
 
+def test_few_samples_do_not_replace_a_kept_form() -> None:
+    kept = {(str(NORM), "usual"): "2:2"}
+    near = [sample(groups, {"1w": 0.0, "2": 0.06, BY_RULE: 0.3}) for groups in (6, 7, 9, 10)]
+
+    def form_with(samples: list[Sample]) -> str:
+        found = Fitting(samples, HOPPER, kept).fitted()
+        (of_usual,) = (each.forms for each in found if each.row_class == "usual")
+        return form_at(8, of_usual)
+
+    assert form_with(near[:1]) == "2"
+    assert form_with([*near, *near]) == "1w"
+
+
+def test_forms_that_were_fast_for_other_work_are_not_considered() -> None:
+    norms = [sample(groups, {"1w": 0.0, "2w": 0.2}) for groups in (7, 8, 9)]
+    encoded = replace(NORM, op="quantize", weight="none", gate_columns=4080, hidden_size=4080)
+    other = Sample("", "silu", encoded, "usual", "", {"4x2": 0.0})
+    found = fitted(*norms, other)
+    key = next(key for key, _ in found if key.startswith("quantize"))
+    assert form_at(8, found[key, "usual"]) in ("2", BY_RULE)
+    assert "1w" not in found[key, "usual"]
+
+
 def test_kept_forms_of_kernels_without_samples_stay() -> None:
     kept = {(str(replace(NORM, residual=True)), row_class): "2:2w" for row_class in ("few", "many")}
     found = Fitting([sample(8, {"1w": 0.0, "2": 0.1})], HOPPER, kept).fitted()
