@@ -10,33 +10,43 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from .config import KernelConfig
-from .norm_candidates import divisions
-from .registers import groups_of, held_bytes, residents_of
+from .norm_candidates import divisions, in_clusters, in_divisions, parsed
+from .registers import groups_of, held_bytes
 from .row_schedule import RowSchedule
 from .rows_ahead import sharing_rows
 from .target import Target
 
-# Options with which a schedule was among the fastest in some of 1670 cases on an H200, by class of rows: parameters
-# copied, halves of chunks, neither. docs/measured.md says which combinations were tried.
-_OF_FEW = "uqc uqlc qc", "wqlh wuqlh wqh qlh uqlh qh uqh", "wq wuql wuq ql q"
+# Options and about how many threads a multiprocessor should have room for, by class of rows. They were among the
+# fastest in some of 2170 cases on an H200, or a model of these predicts it; docs/measured.md has figures. Those with
+# `b` divide rows among the blocks of a cluster.
+_OF_FEW = "uqc uqlc qc wqlh wuqlh wqh qlh uqlh qh uqh wq wuql wuq ql q wqlht512 "
 _OPTIONS = {
-    "fewest": _OF_FEW,
-    "few": _OF_FEW,
-    "some": ("uqc uqlc qlc uqcr2", "wuqlh wuqdh qdh qlh uqdh uqlh qh", "wuql ql q"),
-    "several": ("qlc uqlc uqdcr2 uqcr2 uqlcr2", "wuqlh wuqdh qdh qlh uqdh uqlh qdhr2", "wuql wuqd qd ql q"),
-    "usual": ("uqdcr2 uqcr2 qdcr2 ucr2", "qdh qh qlh uqdh qdhr2 wuqh wuqhr2", "qd q wqdr2"),
-    "many": ("uqcr2", "h qh uh hr2 qhr2", "q u r2"),
+    "fewest": _OF_FEW + "uqct1024 qct1024 qcb8t256 wuqlb4t256 lhb8t256",
+    "few": _OF_FEW + "uqct256 uqlht256 wuqlt1024 wuldht256 uqlct256 uqlct1024",
+    "some": "uqc uqlc qlc uqcr2 wuqlh wuqdh qdh qlh uqdh uqlh qh wuql ql q qt1024 uldct1024 qdht1024 ldt1024 "
+    "wuqldt1024 qdt768 uqlct256",
+    "several": "qlc uqlc uqdcr2 uqcr2 uqlcr2 wuqlh wuqdh qdh qlh uqdh uqlh qdhr2 wuql wuqd qd ql q qt1024 qdht1024 "
+    "uldct1024 qdt768 wqlt1024 uqdcr2t256",
+    "usual": "uqdcr2 uqcr2 qdcr2 ucr2 qdh qh qlh uqdh qdhr2 wuqh wuqhr2 qd q wqdr2 t0 t1024 qdt768 uqdcr2t256 qlt512 "
+    "qdht1024",
+    "many": "uqcr2 h qh uh hr2 qhr2 q u r2 t0 t1024 qd qdt512 ldt768 wuldt768 uqdcr2t256 qdt768",
 }
-_PARSED = {
-    row_class: [RowSchedule.parse(f"1x1{each}") for each in " ".join(options).split()]
-    for row_class, options in _OPTIONS.items()
+# The same for rows of a branch or with a modulation, which lanes hold as floats, so that long ones want clusters:
+# `adaptive_layernorm` to MXFP8 of 3102 x 28768 takes 0.67 of the time with 30x2qb2.
+_OPTIONS_OF_FLOATS = {
+    "fewest": "qhb8t256 ht256 qlhb8 wqht512 wqb8t1024",
+    "few": "qlhb2t256 qlht256 wqht256 qdht256 wqlht256 qhb2t256",
+    "some": "qlhb2t256 qlht512 dht1024 qlht256 qdhb4t768 qdht512",
+    "several": "qdhb4t768 qlht512 qdht1024 qdhb4t512 qlht256 qlhb2",
+    "usual": "qdhb4t512 qht256 qdht1024 qlhb2t256 qdht512 qhb2t256",
+    "many": "qlhb2t256 qdhb4t512 qdht512 qlht768 qdh qhb2",
 }
+_FORMS = {row_class: parsed(options) for row_class, options in _OPTIONS.items()}
+_FORMS_OF_FLOATS = {row_class: parsed(options) for row_class, options in _OPTIONS_OF_FLOATS.items()}
 # With more chunks per lane, the floats of chunks leave room for too few threads.
 _MOST_UNPACKED_CHUNKS = 3
 # The parameters of longer rows leave too little of the L1 cache, in which others would find them.
 _MOST_COPIED_GROUPS = 24
-# Threads of a multiprocessor that leave registers for parameters that are loaded early, or for a few chunks.
-_THREADS_OF_EARLY_PARAMETERS, _THREADS = 512, 1024
 
 
 def layer_norm_candidates(config: KernelConfig, target: Target, row_class: str) -> Iterator[RowSchedule]:
@@ -53,22 +63,17 @@ def layer_norm_candidates(config: KernelConfig, target: Target, row_class: str) 
         >>> {"4x2uqcr2", "4x2qhr2", "4x2uap8o1"} <= {str(each) for each in found}
         True
     """
-    for warps, chunks in divisions(groups_of(config)):
-        split = RowSchedule(warps, chunks)
-        for options in _PARSED[row_class]:
-            is_light = chunks <= _MOST_UNPACKED_CHUNKS or not options.keeps_unpacked
-            if is_light and not (options.copies_parameters and groups_of(config) > _MOST_COPIED_GROUPS):
-                yield replace(options, warps_per_row=warps, chunks_per_lane=chunks)
-        early = replace(split, resident_blocks=residents_of(_THREADS_OF_EARLY_PARAMETERS, split.threads))
-        if row_class in ("fewest", "few"):
-            yield replace(early, prefetches_weight=True, takes_fast_path=True, favours_latency=True, splits_chunks=True)
+    if row_class not in ("fewest", "few", "some"):
+        for warps, chunks in divisions(groups_of(config)):
+            yield from sharing_parameters(config, target, RowSchedule(warps, chunks))
+    holds_floats = held_bytes(config) > 2
+    for form in [*(_FORMS_OF_FLOATS[row_class] if holds_floats else ()), *_FORMS[row_class]]:
+        if form.options.copies_parameters and groups_of(config) > _MOST_COPIED_GROUPS:
             continue
-        if row_class in ("some", "several"):
-            yield replace(split, takes_fast_path=True, resident_blocks=residents_of(_THREADS, split.threads))
-        else:
-            yield from (split, replace(split, resident_blocks=residents_of(_THREADS, split.threads)))
-        if row_class != "some":
-            yield from sharing_parameters(config, target, split)
+        blocks = form.options.blocks_per_row
+        for divided in in_clusters(config, form, blocks) if blocks > 1 else in_divisions(config, form):
+            if not divided.keeps_unpacked or divided.chunks_per_lane <= _MOST_UNPACKED_CHUNKS:
+                yield divided
 
 
 def sharing_parameters(config: KernelConfig, target: Target, split: RowSchedule) -> Iterator[RowSchedule]:

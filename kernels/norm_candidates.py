@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
 
 from .config import KernelConfig
 from .numerics import ceil_div, round_up
@@ -45,12 +44,13 @@ _CLUSTERED = {
 }
 
 
-def _parsed(options: str) -> list[ScheduleForm]:
+def parsed(options: str) -> list[ScheduleForm]:
+    """The forms of options in a table, with one chunk per lane where a row is not divided yet."""
     return [ScheduleForm.parse(f"1{each}") for each in options.split()]
 
 
-_FORMS = {row_class: _parsed(options) for row_class, options in _OPTIONS.items()}
-_CLUSTERED_FORMS = {row_class: _parsed(options) for row_class, options in _CLUSTERED.items()}
+_FORMS = {row_class: parsed(options) for row_class, options in _OPTIONS.items()}
+_CLUSTERED_FORMS = {row_class: parsed(options) for row_class, options in _CLUSTERED.items()}
 # Rows of a single warp may share blocks.
 _SHARING_ROWS = (2, 4)
 # Rows of so many groups may have eight chunks per lane.
@@ -70,11 +70,23 @@ def norm_candidates(config: KernelConfig, row_class: str) -> Iterator[RowSchedul
         True
     """
     for form in _FORMS[row_class]:
-        options = replace(form.options, signals_late=form.options.signals_late and config.pdl)
-        for warps, chunks in divisions(groups_of(config)):
-            divided = replace(options, warps_per_row=warps, chunks_per_lane=chunks)
-            for rows in (1, *_SHARING_ROWS) if warps == 1 else (1,):
-                yield _residing(replace(divided, rows_per_block=rows), form)
+        for divided in in_divisions(config, form):
+            yield divided
+            if divided.warps_per_row == 1:
+                yield from (residing(replace(divided, rows_per_block=rows), form) for rows in _SHARING_ROWS)
+
+
+def in_divisions(config: KernelConfig, form: ScheduleForm) -> Iterator[RowSchedule]:
+    """Divisions of a row among the warps of one block, with the options of a form.
+
+    Example:
+        >>> norm = KernelConfig("rmsnorm", 4096)
+        >>> [str(each) for each in in_divisions(norm, ScheduleForm.parse("1wqt512"))]
+        ['8x1wqo2', '4x2wqo4', '3x3wqo5', '2x4wqo8']
+    """
+    options = replace(form.options, signals_late=form.options.signals_late and config.pdl)
+    for warps, chunks in divisions(groups_of(config)):
+        yield residing(replace(options, warps_per_row=warps, chunks_per_lane=chunks), form)
 
 
 def clustered_norms(config: KernelConfig, row_class: str) -> Iterator[RowSchedule]:
@@ -90,15 +102,28 @@ def clustered_norms(config: KernelConfig, row_class: str) -> Iterator[RowSchedul
         True
     """
     for form in _CLUSTERED_FORMS.get(row_class, ()):
-        for blocks, chunks in product((8, 4), (1, 2)):
-            divided = in_cluster(groups_of(config), blocks, chunks)
-            shared = replace(
-                form.options,
-                warps_per_row=divided.warps_per_row,
-                chunks_per_lane=divided.chunks_per_lane,
-                blocks_per_row=blocks,
-            )
-            yield with_room_for_weight(config, _residing(shared, form))
+        for blocks in (8, 4):
+            yield from in_clusters(config, form, blocks)
+
+
+def in_clusters(config: KernelConfig, form: ScheduleForm, blocks: int) -> Iterator[RowSchedule]:
+    """Divisions of a row among a cluster of so many blocks, with the options of a form.
+
+    Example:
+        >>> norm = KernelConfig("rmsnorm", 12288)
+        >>> [str(each) for each in in_clusters(norm, ScheduleForm.parse("1wqlt512"), 4)]
+        ['24x1wqlb4o3', '12x2wqlb4o5']
+    """
+    options = replace(form.options, signals_late=form.options.signals_late and config.pdl)
+    for chunks in (1, 2):
+        divided = in_cluster(groups_of(config), blocks, chunks)
+        shared = replace(
+            options,
+            warps_per_row=divided.warps_per_row,
+            chunks_per_lane=divided.chunks_per_lane,
+            blocks_per_row=blocks,
+        )
+        yield with_room_for_weight(config, residing(shared, form))
 
 
 def in_cluster(groups: int, blocks: int, chunks: int) -> RowSchedule:
@@ -112,7 +137,7 @@ def in_cluster(groups: int, blocks: int, chunks: int) -> RowSchedule:
     return RowSchedule(warps, ceil_div(groups, warps), blocks_per_row=blocks)
 
 
-def _residing(divided: RowSchedule, form: ScheduleForm) -> RowSchedule:
+def residing(divided: RowSchedule, form: ScheduleForm) -> RowSchedule:
     """A schedule with as many resident blocks as its threads and a form say."""
     if not form.resident_threads:
         return divided
