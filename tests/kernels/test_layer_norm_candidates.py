@@ -50,3 +50,13 @@ def test_few_rows_do_not_share_threads_or_persistent_blocks(row_class: str) -> N
 def test_long_rows_may_have_more_chunks_or_warps() -> None:
     assert {"16x4qh", "32x2qh", "22x3qh", "8x8"} <= _found("hidden_size=32768,weight=float32", "usual")
     assert "8x3" in _found("hidden_size=12288,weight=float32", "usual")
+
+
+@pytest.mark.parametrize("row_class", ROW_CLASSES)
+def test_clusters_may_share_long_rows_that_are_held_as_floats(row_class: str) -> None:
+    modulated = _found("hidden_size=28672,weight=none,bias=false,modulated=true,pdl=true", row_class)
+    assert [each for each in modulated if "hb2" in each or "hb4" in each or "hb8" in each]
+    if row_class != "fewest":
+        plain = {each for each in _found("hidden_size=28672,weight=float32,pdl=true", row_class) if "h" in each}
+        assert plain
+        assert not [each for each in plain if "b2" in each]
