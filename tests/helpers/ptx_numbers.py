@@ -151,8 +151,9 @@ class Numbers(Registers):
             self.write(operands[0], product, 2 * BITS[kind])
         elif modifiers[0] == "hi":
             kind = modifiers[1]
-            product = self.extended(operands[1], kind) * self.extended(operands[2], kind)
-            self.write(operands[0], product >> np.uint64(BITS[kind]), BITS[kind])
+            factors = (self.extended(operand, kind) for operand in operands[1:])
+            high = _high_words(*factors) if kind == "u64" else np.multiply(*factors) >> np.uint64(BITS[kind])
+            self.write(operands[0], high, BITS[kind])
         else:
             assert modifiers[0] == "lo"
             self._integers(modifiers, operands, np.multiply)
@@ -351,3 +352,11 @@ def _rounded(values: Array, kind: str) -> Array:
     limit = float(ml_dtypes.finfo(dtype).max)
     codes = np.clip(values, -limit, limit).astype(dtype).view(np.uint8)
     return np.where(nan, 0x7F, codes).astype(np.uint64)
+
+
+def _high_words(a: Array, b: Array) -> Array:
+    """The upper 64 bits of products of unsigned numbers."""
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    middle = (a >> half) * (b & low) + ((a & low) * (b & low) >> half)
+    other = (a & low) * (b >> half) + (middle & low)
+    return (a >> half) * (b >> half) + (middle >> half) + (other >> half)
