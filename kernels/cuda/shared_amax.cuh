@@ -4,10 +4,10 @@
 
 #include "row_sharing.cuh"
 
-// The magnitudes of the chunks of the thread's row `row`.
+// The magnitudes of the chunks of the thread's row `row`, one of `kRowsAtOnce`.
 JITNORM_INLINE float* chunk_amaxes(int row) {
   extern __shared__ uint4 staged[];
-  const int of_block = kRowsPerBlock == 1 ? row : threadIdx.x / kThreadsPerRow;
+  const int of_block = (kRowsPerBlock == 1 ? 0 : threadIdx.x / kThreadsPerRow * kRowsAtOnce) + row;
   return reinterpret_cast<float*>(staged) + of_block * kChunks;
 }
 
