@@ -11,6 +11,9 @@
 constexpr int kChunksAtOnce = !kHoldsRow ? 1 : kChunksPerLane < kChunksUnrolled ? kChunksPerLane : kChunksUnrolled;
 constexpr int kChunkSlots = (kChunksPerLane + kChunksAtOnce - 1) / kChunksAtOnce * kChunksAtOnce;
 constexpr int kHeldChunks = kHoldsRow ? kChunkSlots : 1;
+// Whether every lane of a block has whole chunks of its first row: where several rows share a block, some warps may
+// have none.
+constexpr bool kFillsLanes = kRowsPerBlock == 1 && kHiddenSize == kChunkSlots * kThreadsPerRow * kChunkSize;
 constexpr int kLongHeldBytes = kStaysShared ? 0 : sizeof(HeldChunk);  // of a chunk, from one pass to the next
 
 // Of the parameters of a chunk.
@@ -58,8 +61,6 @@ JITNORM_INLINE void take_parameter(WeightChunk& chunk, int parameter, int index)
 #endif
 
 #ifdef JITNORM_COPIES_PARAMETERS
-constexpr bool kFillsLanes = kChunks == kChunkSlots * kThreadsPerRow;
-
 // The parameters of the chunks that a warp has in such a slot, in shared memory.
 JITNORM_INLINE uint4* copied_parameter(int parameter, int slot) {
   extern __shared__ uint4 staged[];
