@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from random import Random
 
 import pytest
 from jitnorm.kernels.config import KernelConfig
@@ -17,6 +18,7 @@ except ToolchainMissingError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 from cute_on_host import assert_same
+from drawn_schedules import OPS, drawn_config
 
 SCHEDULES = [
     "rmsnorm:hidden_size=2048,schedule=4x1w",
@@ -110,6 +112,15 @@ SCHEDULES = [
     "quantize:hidden_size=640,streams=4,sinkhorn=20,prenorm=true,schedule=1x2p4",
     "quantize:hidden_size=912,quant=e4m3/column/f32/linear/given,schedule=2x1r4",
     "rmsnorm:hidden_size=400,keep_norm=true,quant=e4m3/column/f32/linear/given,schedule=1x2wp8n16",
+    "layernorm:hidden_size=384,weight=float32,quant=e4m3/96/f32,schedule=1x1wqr2p4",
+    "rmsnorm:hidden_size=1152,quant=e4m3/96/f32,schedule=1x3r2p2",
+    "rmsnorm:hidden_size=768,weights=2,pdl=true,schedule=2x1w",
+    "rmsnorm:hidden_size=384,pair=true,schedule=1x1p3",
+]
+# Rows of a block, not all of which a call has.
+ABSENT = [
+    "layernorm:hidden_size=1024,weight=float32,quant=e4m3/tensor/f32,schedule=1x2ucp4",
+    "rmsnorm:hidden_size=512,weight=float32,schedule=1x1cp2",
 ]
 
 
@@ -142,6 +153,20 @@ def test_rows_are_loaded_ahead_whatever_blocks_there_are(text: str, blocks: int,
 def test_the_bytes_are_the_cpu_s(text: str) -> None:
     """Every second row of the kind is random, without NaN."""
     assert_same(KernelConfig.parse(text), Target("sm_90a"), 5, "nan", is_cuda=True)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("op", OPS)
+def test_a_drawn_schedule_gives_the_bytes_of_the_cpu(op: str, seed: int) -> None:
+    numbers, target = Random(f"{op} {seed}"), Target("sm_90a")
+    config = drawn_config(op, numbers, target)
+    kind, rows = numbers.choice(("random", "nan", "tiny", "huge")), numbers.choice((1, 3, 5))
+    assert_same(config, target, rows, kind, is_cuda=True)
+
+
+@pytest.mark.parametrize("text", ABSENT)
+def test_threads_of_rows_that_a_call_does_not_have_read_nothing(text: str) -> None:
+    assert_same(KernelConfig.parse(text), Target("sm_90a"), 1, "random", is_cuda=True)
 
 
 @pytest.mark.parametrize("text", [text for text in SCHEDULES if re.search(r"schedule=\w*q", text)])
