@@ -97,7 +97,8 @@ constexpr int kGroupSlots = kLanesPerRow > 32    ? 1
                             : kGroups > 1        ? 32 / kLanesPerRow
                             : kChunksPerLane > 2 ? 4
                                                  : kChunksPerLane;
-static_assert(kWarpsPerRow > 1 || kChunksPerLane <= kPaddedGroups * kGroupSlots, "a slot for each chunk of a lane");
+static_assert(!kNormalizes || kWarpsPerRow > 1 || kChunksPerLane <= kPaddedGroups * kGroupSlots,
+              "a slot for each chunk of a lane");
 
 // Several sums over a row or over a thread's rows, whose group sums arrive one after another: whole warps call add(),
 // all threads of the rows call total(). A single warp keeps them in registers, because several rows of a block would

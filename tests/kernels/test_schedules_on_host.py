@@ -77,6 +77,7 @@ SCHEDULES = [
     "quantize:hidden_size=1152,quant=e4m3/128/f32,gate_columns=1152,pdl=true,schedule=1x1p4n72",
     "quantize:hidden_size=1408,quant=e2m1/16/e4m3/128x4/given,schedule=1x2p8n44",
     "quantize:hidden_size=384,quant=e4m3/tensor/f32,weight=none,schedule=1x1p4n24",
+    "quantize:hidden_size=1024,quant=e4m3/32/ue8m0,gate_columns=1024,schedule=1x3p16n24",
     "quantize:hidden_size=1536,quant=none,weight=none,gate_columns=1536,schedule=1x1p3n96",
     "rmsnorm:hidden_size=2048,pdl=true,schedule=4x1wuqldh",
     "rmsnorm:hidden_size=2000,unit_bias=true,schedule=2x2wuqdh",
