@@ -47,6 +47,8 @@ _FORMS_OF_FLOATS = {row_class: parsed(options) for row_class, options in _OPTION
 _MOST_UNPACKED_CHUNKS = 3
 # The parameters of longer rows leave too little of the L1 cache, in which others would find them.
 _MOST_COPIED_GROUPS = 24
+# Shorter rows gain by clusters only where they leave multiprocessors idle otherwise.
+_CLUSTERED_GROUPS = 32
 
 
 def layer_norm_candidates(config: KernelConfig, target: Target, row_class: str) -> Iterator[RowSchedule]:
@@ -71,6 +73,8 @@ def layer_norm_candidates(config: KernelConfig, target: Target, row_class: str) 
         if form.options.copies_parameters and groups_of(config) > _MOST_COPIED_GROUPS:
             continue
         blocks = form.options.blocks_per_row
+        if blocks > 1 and row_class != "fewest" and groups_of(config) < _CLUSTERED_GROUPS:
+            continue
         for divided in in_clusters(config, form, blocks) if blocks > 1 else in_divisions(config, form):
             if not divided.keeps_unpacked or divided.chunks_per_lane <= _MOST_UNPACKED_CHUNKS:
                 yield divided

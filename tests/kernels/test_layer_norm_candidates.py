@@ -60,3 +60,5 @@ def test_clusters_may_share_long_rows_that_are_held_as_floats(row_class: str) ->
         plain = {each for each in _found("hidden_size=28672,weight=float32,pdl=true", row_class) if "h" in each}
         assert plain
         assert not [each for each in plain if "b2" in each]
+        short = _found("hidden_size=8192,weight=none,bias=false,modulated=true,pdl=true", row_class)
+        assert not [each for each in short if "b" in each]
