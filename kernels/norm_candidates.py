@@ -73,7 +73,7 @@ def norm_candidates(config: KernelConfig, row_class: str) -> Iterator[RowSchedul
         for divided in in_divisions(config, form):
             yield divided
             if divided.warps_per_row == 1:
-                yield from (residing(replace(divided, rows_per_block=rows), form) for rows in _SHARING_ROWS)
+                yield from (_residing(replace(divided, rows_per_block=rows), form) for rows in _SHARING_ROWS)
 
 
 def in_divisions(config: KernelConfig, form: ScheduleForm) -> Iterator[RowSchedule]:
@@ -84,9 +84,9 @@ def in_divisions(config: KernelConfig, form: ScheduleForm) -> Iterator[RowSchedu
         >>> [str(each) for each in in_divisions(norm, ScheduleForm.parse("1wqt512"))]
         ['8x1wqo2', '4x2wqo4', '3x3wqo5', '2x4wqo8']
     """
-    options = replace(form.options, signals_late=form.options.signals_late and config.pdl)
+    options = _options(config, form)
     for warps, chunks in divisions(groups_of(config)):
-        yield residing(replace(options, warps_per_row=warps, chunks_per_lane=chunks), form)
+        yield _residing(replace(options, warps_per_row=warps, chunks_per_lane=chunks), form)
 
 
 def clustered_norms(config: KernelConfig, row_class: str) -> Iterator[RowSchedule]:
@@ -114,7 +114,7 @@ def in_clusters(config: KernelConfig, form: ScheduleForm, blocks: int) -> Iterat
         >>> [str(each) for each in in_clusters(norm, ScheduleForm.parse("1wqlt512"), 4)]
         ['24x1wqlb4o3', '12x2wqlb4o5']
     """
-    options = replace(form.options, signals_late=form.options.signals_late and config.pdl)
+    options = _options(config, form)
     for chunks in (1, 2):
         divided = in_cluster(groups_of(config), blocks, chunks)
         shared = replace(
@@ -123,7 +123,7 @@ def in_clusters(config: KernelConfig, form: ScheduleForm, blocks: int) -> Iterat
             chunks_per_lane=divided.chunks_per_lane,
             blocks_per_row=blocks,
         )
-        yield with_room_for_weight(config, residing(shared, form))
+        yield with_room_for_weight(config, _residing(shared, form))
 
 
 def in_cluster(groups: int, blocks: int, chunks: int) -> RowSchedule:
@@ -137,7 +137,12 @@ def in_cluster(groups: int, blocks: int, chunks: int) -> RowSchedule:
     return RowSchedule(warps, ceil_div(groups, warps), blocks_per_row=blocks)
 
 
-def residing(divided: RowSchedule, form: ScheduleForm) -> RowSchedule:
+def _options(config: KernelConfig, form: ScheduleForm) -> RowSchedule:
+    """The options of a form that a configuration can have: without dependents, none are signalled late."""
+    return replace(form.options, signals_late=form.options.signals_late and config.pdl)
+
+
+def _residing(divided: RowSchedule, form: ScheduleForm) -> RowSchedule:
     """A schedule with as many resident blocks as its threads and a form say."""
     if not form.resident_threads:
         return divided

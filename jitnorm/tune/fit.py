@@ -278,12 +278,12 @@ class Fitting:
         end: str,
     ) -> list[str]:
         """The forms with the least estimates, each kept as long as no other gains much."""
-        is_whole, before, chosen = end == "whole", None, []
+        is_whole, best, chosen = end == "whole", None, []
         for groups, costs in zip(_GROUPS, predicted, strict=True):
             kept = self._kept_form(key, row_class, groups, is_whole, is_odd=end == "odd")
             estimates = evidence.estimates(evidence.weights(key, groups, is_whole), costs, kept)
-            best = _best(estimates, before, _LEAST_GAIN) if kept is None else _best(estimates, kept, _gain(groups))
-            before = best
+            usual, least_gain = (best, _LEAST_GAIN) if kept is None else (kept, _gain(groups))
+            best = _best(estimates, usual, least_gain)
             chosen.append(self._forms[best])
         return chosen
 
