@@ -3,7 +3,7 @@
 #pragma once
 
 #include "../common/normalize.h"
-#include "row_sharing.cuh"
+#include "exchange.cuh"
 #include "source.cuh"
 
 template <typename Held>
@@ -125,7 +125,7 @@ struct Sums {
     constexpr int kOwners = kLanesPerRow / kBatch;
     const float sum = butterfly_sums<kLanesPerRow>(batch[which], lane);
     const int group = (slot - (kBatch - 1) + lane / kOwners) * kWarpsPerRow + warp;
-    if (lane % kOwners == 0 && group < kPaddedGroups) store(group_sums(which) + group, sum);
+    store(which, group, sum, lane % kOwners);
 #endif
   }
 
@@ -137,7 +137,11 @@ struct Sums {
       JITNORM_UNROLL
       for (int i = 0; i < kCount; ++i) totals[i] = sum_of_slots(of_warp[i]);
     } else {
-      kReads ? shared_memory_barrier() : row_barrier();
+      if constexpr (kReads) {
+        shared_memory_barrier();
+      } else {
+        meet(exchange());
+      }
       meanwhile();
       JITNORM_UNROLL
       for (int i = 0; i < kCount; ++i) totals[i] = sum_of_groups(group_sums(i), lane);
@@ -150,12 +154,18 @@ struct Sums {
 
  private:
   static constexpr bool kReads = kMayRead && kBlocksPerRow > 1;
+  static constexpr bool kSends = kInClusters && !kReads;
+  static_assert(!kSends || kExchangesInCluster);
 
-  JITNORM_INLINE static void store(float* slot, float sum) {
-    if constexpr (kReads) {
-      *slot = sum;
+  JITNORM_INLINE Exchange exchange() const { return set == 0 ? Exchange::kSums : Exchange::kNextSums; }
+
+  // Stores the sum of a group. The lanes that know it are numbered from 0 on.
+  JITNORM_INLINE void store(int which, int group, float sum, int lane) {
+    float* slot = group_sums(which) + group;
+    if constexpr (kSends) {
+      share(exchange(), slot, sum, lane);
     } else {
-      share(slot, sum);
+      if (lane == 0 && group < kPaddedGroups) *slot = sum;
     }
   }
 
@@ -164,7 +174,7 @@ struct Sums {
   JITNORM_INLINE void add_halves(int which, float sum, int group, int lane) {
     JITNORM_UNROLL
     for (int mask = 16; mask > 1; mask /= 2) sum = add_rn(sum, __shfl_xor_sync(kFullWarp, sum, mask));
-    if (lane == 1 && group < kPaddedGroups) store(group_sums(which) + group, sum);
+    if (lane % 2 == 1) store(which, group, sum, lane / 2);
   }
 #endif
 
@@ -182,7 +192,8 @@ struct Sums {
   }
 
   JITNORM_INLINE float* group_sums(int which) const {
-    __shared__ alignas(16) float sums[kSharingRows][kSets * kCount][kPaddedGroups];
+    constexpr int kSlots = kSends && kSentSums > kPaddedGroups ? kSentSums : kPaddedGroups;
+    __shared__ alignas(16) float sums[kSharingRows][kSets * kCount][kSlots];
     return sums[kSharingRows == 1 ? 0 : row_of_block()][kSets == 1 ? which : set * kCount + which];
   }
 
@@ -221,8 +232,8 @@ struct Sums {
   }
 };
 
-// Layer normalization sums a row twice: its second sums need not wait until nobody reads the first.
-typedef Sums<kRowsAtOnce, kCenters ? 2 : 1> RowSums;
+// The second sums of a row need not wait until nobody reads the first.
+typedef Sums<kRowsAtOnce, kSumsTwice ? 2 : 1> RowSums;
 
 // Reduces the largest magnitudes that each thread has seen to those of the rows.
 JITNORM_INLINE void row_max(float (&amax)[kRowsAtOnce], int warp, int lane) {
@@ -233,9 +244,9 @@ JITNORM_INLINE void row_max(float (&amax)[kRowsAtOnce], int warp, int lane) {
     auto& of_warps = of_rows[kSharingRows == 1 ? 0 : row_of_block()];
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) {
-      if (lane == 0) share(&of_warps[r][warp], amax[r]);
+      share(Exchange::kAmaxes, &of_warps[r][warp], amax[r], lane);
     }
-    row_barrier();
+    meet(Exchange::kAmaxes);
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) {
       amax[r] = 0.0f;

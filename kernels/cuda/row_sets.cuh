@@ -130,7 +130,7 @@ JITNORM_INLINE void process_mapped_rows(ArgumentsOf arguments_of) {
   const Arguments a = arguments_of();
   for (Int64 block = row_block(); block * kRowsOfBlock < a.rows; block += row_blocks()) {
     process_rows(a, block);
-    row_barrier();  // the next rows take the same shared memory
+    end_exchanges();
   }
   for (int n = thread_of_cluster();; n += kThreads * kBlocksPerRow) {
     const Int64 first = (row_block() + (Int64)(n / kRowsOfBlock) * row_blocks()) * kRowsOfBlock;
@@ -206,6 +206,8 @@ JITNORM_INLINE void process_experts(ArgumentsOf arguments_of, const Int32* offse
     row = locate_row(all, number, thread);
     compute_places(row.source, row.index(0));
   }
+  expect_exchanges();
+  await_blocks();
   wait_for_inputs();
   begin_loading(all, of, number, thread);
   __syncwarp();  // or the compiler would request the row once the offsets have arrived
@@ -220,7 +222,6 @@ JITNORM_INLINE void process_experts(ArgumentsOf arguments_of, const Int32* offse
   if (kHasSwizzledScales && has_expert) pad_expert(a, own, number, thread);
   const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
   signal_after(Phase::kRequested);
-  begin_sharing();
   find_statistics(a, of, warp, lane, [] {});
   finish_rows(a, of, call, thread, warp, lane, [](int) {});
   signal_after(Phase::kStored);
@@ -281,7 +282,7 @@ JITNORM_INLINE void process_counted_rows(ArgumentsOf arguments_of) {
     if (!found.is_there) return;
     process_rows(arguments_of(found.matrix), found.number);
     if constexpr (kMeetsOverRows) {
-      row_barrier();  // the next rows take the same shared memory
+      end_exchanges();
     } else {
       __syncwarp();  // lanes look for the next rows together
     }

@@ -34,20 +34,16 @@ constexpr int kSharingRows = kWarpsPerRow > 1 ? kRowsPerBlock : 1;
 
 JITNORM_INLINE int row_of_block() { return kRowsPerBlock == 1 ? 0 : (int)threadIdx.x / kThreadsPerRow; }
 
+// Where all threads of a row that is in one block meet.
 JITNORM_INLINE void row_barrier() {
   if constexpr (kSharingRows > 1) {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + row_of_block()), "n"((int)kThreadsPerRow) : "memory");
-  } else if constexpr (kBlocksPerRow == 1) {
-    __syncthreads();
   } else {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    __syncthreads();
   }
 }
 
-// The shared memory of a block that has not begun must not be written.
-JITNORM_INLINE void begin_sharing() {
-  if constexpr (kInClusters) row_barrier();
-}
+JITNORM_INLINE UInt32 shared_address(const void* own) { return (UInt32)__cvta_generic_to_shared(own); }
 
 // A block that has exited has no shared memory, so it waits until the others have finished reading it. The wait need
 // not make writes visible, which would take longer.
@@ -68,22 +64,6 @@ JITNORM_INLINE void shared_memory_barrier() {
 // Where a block of the cluster has what this one has in its own shared memory.
 JITNORM_INLINE UInt32 address_in_block(const void* own, UInt32 block) {
   UInt32 address;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"((UInt32)__cvta_generic_to_shared(own)), "r"(block));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address(own)), "r"(block));
   return address;
-}
-
-JITNORM_INLINE void share_in_cluster(float* slot, float value) {
-  JITNORM_UNROLL
-  for (int block = 0; block < kBlocksPerRow; ++block) {
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address_in_block(slot, block)), "f"(value) : "memory");
-  }
-}
-
-// Stores a value where all threads of the row will find it after the next barrier.
-JITNORM_INLINE void share(float* slot, float value) {
-  if constexpr (kBlocksPerRow == 1) {
-    *slot = value;
-  } else {
-    share_in_cluster(slot, value);
-  }
 }

@@ -36,7 +36,6 @@ JITNORM_INLINE void make_rows(const Arguments& a, Rows& of, int warp, int lane) 
       for (int j = 0; j < kChunkSlots; ++j) row.source.make(row.held[j], row.index(j));
     }
   }
-  if constexpr (kNormalizes && kWarpsPerRow > 1) row_barrier();  // the sums that follow take the same memory
 }
 #endif
 
@@ -84,8 +83,8 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
   for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic = {0.0f, 1.0f};
   if constexpr (kCenters) {
     find_means(of, sums, warp, lane, meanwhile);
-    sums.set = 1;
   }
+  if constexpr (kSumsTwice) sums.set = 1;
   if constexpr (kNormalizes) {
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) {

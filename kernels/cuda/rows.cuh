@@ -270,6 +270,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
   // A block with nothing to do may exit. Checking before the wait lets the parameters arrive while the previous kernel
   // still runs: RMSNorm of 16 x 7168 went from 1.85 us to 1.74.
   if (!is_processed(a, first_of_block) && !is_padding(a, first_of_block)) return;
+  expect_exchanges();
   if (kFetchesEarly && is_processed(a, first)) fetch_early(a, first, thread);
   Rows of;
   if constexpr (kPlacesEarly) {
@@ -279,6 +280,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
       compute_places(of.rows[r].source, of.rows[r].index(0));
     }
   }
+  await_blocks();
   wait_for_inputs();
   bool has_rows = false;
   JITNORM_UNROLL
@@ -305,7 +307,6 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
   const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
 #endif
   signal_after(Phase::kRequested);
-  begin_sharing();
   find_statistics(a, of, warp, lane, [] {});
   finish_rows(a, of, call, thread, warp, lane, [](int) {});
   signal_after(Phase::kStored);

@@ -2,7 +2,7 @@
 // shares its own.
 #pragma once
 
-#include "row_sharing.cuh"
+#include "exchange.cuh"
 
 // The magnitudes of the chunks of the thread's row `row`, one of `kRowsAtOnce`.
 JITNORM_INLINE float* chunk_amaxes(int row) {
@@ -12,7 +12,14 @@ JITNORM_INLINE float* chunk_amaxes(int row) {
 }
 
 JITNORM_INLINE void share_chunk_amax(int row, int index, float amax) {
-  if (index < kChunks) share(chunk_amaxes(row) + index, amax);
+  if (index >= kChunks) return;
+  float* slot = chunk_amaxes(row) + index;
+  if constexpr (kInClusters) {
+    JITNORM_UNROLL
+    for (int block = 0; block < kBlocksPerRow; ++block) send(Exchange::kAmaxes, slot, amax, block);
+  } else {
+    *slot = amax;
+  }
 }
 
 // The largest magnitude of a chunk's block, once all chunks have shared theirs.

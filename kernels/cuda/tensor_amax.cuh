@@ -41,7 +41,6 @@ JITNORM_INLINE void process_amax(ArgumentsOf arguments_of) {
   const Int64 blocks = row_blocks(), own = row_block() + threadIdx.x / kThreadsPerRow * blocks;
   wait_for_inputs();
   launch_dependents();
-  begin_sharing();
   float amax = 0.0f;
   for (Int64 first = 0; first + row_block() < any.rows; first += blocks * kRowsPerBlock) {
 #ifdef JITNORM_TURNS
@@ -49,11 +48,13 @@ JITNORM_INLINE void process_amax(ArgumentsOf arguments_of) {
 #endif
     Rows of;
     of.rows[0] = locate_row(a, first + own, thread);
+    expect_exchanges();
+    await_blocks();
     begin_loading(a, of.rows[0]);
     if constexpr (kPrefetchesWeight && !kLoadsWeightInFlight) load_weights(a, of);
     find_statistics(a, of, warp, lane, [] {});
     amax = max_magnitude(amax, own_amax(a, of));
-    if constexpr (kNormalizes && kWarpsPerRow > 1) row_barrier();  // the next sums take the same shared memory
+    if constexpr (kNormalizes && kWarpsPerRow > 1) end_exchanges();
   }
   amax = block_max(amax);
   for (int part = blockIdx.x + threadIdx.x * gridDim.x; part < kAmaxParts; part += kThreads * gridDim.x) {

@@ -15,6 +15,7 @@ from ptx_text import SHARED_BYTES, Instruction, parse_ptx
 
 _UNKNOWN = 0xA5  # a byte that is on its way
 _OF_WARP, _OF_BLOCK, _OF_CLUSTER = 1, 2, 3  # barriers
+_FOR_BYTES = 255  # that an mbarrier counts
 _CLUSTER_SHIFT = 24  # a shared address of a cluster: the block's rank plus 1, above these bits
 
 
@@ -87,7 +88,8 @@ class _Machine(Numbers):
         for barrier, group in ((_OF_WARP, warp), (_OF_BLOCK, self.block), (_OF_CLUSTER, self.block // self.cluster)):
             is_missing = (self.waits != barrier) & (self.pc < len(self.instructions))
             is_released |= (self.waits == barrier) & ~np.isin(group, group[is_missing])
-        for barrier in np.unique(self.waits[self.waits > _OF_CLUSTER]):  # of some threads, who said how many
+        # Of some threads, who said how many.
+        for barrier in np.unique(self.waits[(self.waits > _OF_CLUSTER) & (self.waits < _FOR_BYTES)]):
             waits = self.waits == barrier
             is_released |= waits & (np.bincount(self.block[waits], minlength=self.grid)[self.block] == self.expected)
         assert is_released.any(), "threads wait for others at another barrier"
@@ -134,6 +136,12 @@ class _Machine(Numbers):
             self.write(target, each[:, 0].astype(np.int64).view(np.uint64))
 
     def _do_st(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers[0] == "async":
+            assert modifiers[1:4] == ["weak", "shared::cluster", "mbarrier::complete_tx::bytes"]
+            self._do_st(["shared::cluster", modifiers[-1]], operands)
+            for barrier in self._barriers(operands[2]):
+                self._count_bytes(barrier, BITS[modifiers[-1]] // 8)
+            return
         size = BITS[modifiers[-1]] // 8
         flat, at = self._bytes(modifiers[0], operands[0])
         sources = operands[1].strip("{}").replace(" ", "").split(",")
@@ -157,7 +165,11 @@ class _Machine(Numbers):
         """Phases end with one arrival once all bytes are announced; copies arrive as soon as they begin."""
         if modifiers[0] == "init":
             for barrier in self._barriers(operands[0]):
+                assert barrier not in self.barriers, "this is a barrier already"
                 self.barriers[barrier] = [0, 0, 0]  # the parity of the phase, arrivals, bytes to come
+        elif modifiers[0] == "inval":
+            for barrier in self._barriers(operands[0]):
+                assert self.barriers.pop(barrier)[1:] == [0, 0], "not all bytes came"
         elif modifiers[:2] == ["arrive", "expect_tx"]:
             for barrier, size in zip(self._barriers(operands[1]), self.read(operands[2], 32), strict=True):
                 state = self.barriers[barrier]
@@ -168,16 +180,27 @@ class _Machine(Numbers):
             assert modifiers[:2] == ["try_wait", "parity"]
             parities = self.read(operands[2], 1)
             pairs = zip(self._barriers(operands[1]), parities, strict=True)
-            self.write(operands[0], np.array([self.barriers[barrier][0] != parity for barrier, parity in pairs]), 1)
+            is_over = np.array([self.barriers[barrier][0] != parity for barrier, parity in pairs])
+            self.write(operands[0], is_over, 1)
+            self.waits[self.active[~is_over]] = _FOR_BYTES
 
     def _barriers(self, operand: str) -> list[tuple[int, int]]:
-        """The block and the barrier's address of each active thread."""
-        return list(zip(self.block[self.active].tolist(), self._address(operand).tolist(), strict=True))
+        """The block of each active thread, or the one that its address names, and the barrier's address."""
+        addresses = self._address(operand).astype(np.int64)
+        ranks, blocks = (addresses >> _CLUSTER_SHIFT) - 1, self.block[self.active]
+        blocks = np.where(ranks < 0, blocks, blocks // self.cluster * self.cluster + ranks)
+        return list(zip(blocks.tolist(), (addresses & (1 << _CLUSTER_SHIFT) - 1).tolist(), strict=True))
+
+    def _count_bytes(self, barrier: tuple[int, int], size: int) -> None:
+        self.barriers[barrier][2] -= size
+        self._end_phase(self.barriers[barrier])
 
     def _end_phase(self, state: list[int]) -> None:
+        """Let threads look again once all has come that was announced."""
         assert state[2] >= 0, "more bytes came than were announced"
         if state[1] == 1 and state[2] == 0:
             state[:] = [1 - state[0], 0, 0]
+            self.waits[self.waits == _FOR_BYTES] = 0
 
     def _do_fence(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         pass
@@ -193,8 +216,7 @@ class _Machine(Numbers):
             memory = self.memory[int(source[i]) :][: int(size[i])]
             assert memory.size == size[i], "the copy reads past the memory"
             self.shared[barrier[0], int(to[i]) :][: int(size[i])] = memory
-            self.barriers[barrier][2] -= int(size[i])
-            self._end_phase(self.barriers[barrier])
+            self._count_bytes(barrier, int(size[i]))
 
     def _copy_ahead(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         """Start copies, whose targets are undefined until a thread waits for them."""

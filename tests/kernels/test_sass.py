@@ -221,6 +221,16 @@ def test_on_hopper_many_rows_signal_dependents_once_stored(schedule: str, tmp_pa
     assert max(place for place, opcode in enumerate(found) if opcode.startswith("STG")) < signal
 
 
+@pytest.mark.parametrize(
+    "text", ["rmsnorm:hidden_size=18432,pdl=true,schedule=40x1wuqlb8", "layernorm:hidden_size=18432,schedule=36x1qhb4"]
+)
+def test_on_hopper_blocks_of_a_cluster_send_sums_and_wait_for_no_memory(text: str, tmp_path: Path) -> None:
+    found = opcodes(text, "sm_90a", tmp_path)
+    loads = [place for place, opcode in enumerate(found) if opcode.startswith("LDG")]
+    assert any(opcode.startswith("STAS") for opcode in found[loads[0] :])
+    assert not any(opcode.startswith(("MEMBAR", "CCTL.IVALL", "UCGABAR")) for opcode in found[loads[0] :])
+
+
 GRADIENTS = (
     *(f"layernorm:hidden_size={size},backward=true" for size in (4096, 8192, 12288, 13312, 16384)),
     "layernorm:hidden_size=12288,backward=true,residual=true",

@@ -1,0 +1,44 @@
+"""The blocks of a cluster exchange what they share of a row, whichever of their warps are ahead of the others."""
+
+from __future__ import annotations
+
+import pytest
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.target import Target
+
+from jitnorm.toolchains import ToolchainMissingError
+from jitnorm.toolchains.nvrtc import Nvrtc
+
+try:
+    Nvrtc()
+except ToolchainMissingError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+from cute_on_host import assert_same
+
+HOPPER = Target("sm_90a")
+
+# One to three exchanges, of one sum a lane and of four, of halves of chunks, of warps without a group, of magnitudes.
+CONFIGS = [
+    "rmsnorm:hidden_size=4096,pdl=true,schedule=8x1wuqlb8",
+    "rmsnorm:hidden_size=8192,residual=true,schedule=4x4qb2",
+    "rmsnorm:hidden_size=4112,residual=true,schedule=10x1qhb2",
+    "rmsnorm:hidden_size=4608,schedule=16x1b8",
+    "rmsnorm:hidden_size=4096,residual=true,sandwich=true,schedule=8x1whb4",
+    "layernorm:hidden_size=4112,weight=float32,pdl=true,schedule=12x1qdb4",
+    "layernorm:hidden_size=8192,weight=float32,quant=e4m3/row/f32,schedule=8x2qhb4",
+    "rmsnorm:hidden_size=4608,quant=e4m3/96/f32,schedule=12x1b4",
+    "quantize:hidden_size=4608,quant=int8/48/f32,schedule=4x3b2",
+    "quantize:hidden_size=4096,quant=e4m3/row/f32,gate_columns=4096,schedule=4x2lb4",
+]
+
+
+@pytest.mark.parametrize("text", CONFIGS)
+def test_a_cluster_writes_the_bytes_of_the_cpu(text: str) -> None:
+    for is_uneven, kind in ((False, "nan"), (True, "random")):
+        assert_same(KernelConfig.parse(text), HOPPER, 3, kind, is_cuda=True, is_uneven=is_uneven)
+
+
+def test_a_cluster_processes_one_row_after_another() -> None:
+    config = KernelConfig.parse("quantize:hidden_size=2048,streams=4,sinkhorn=20,prenorm=true,schedule=4x1b2")
+    assert_same(config, HOPPER, 7, "random", is_cuda=True, is_uneven=True, most_blocks=4)
