@@ -80,9 +80,11 @@ OF_FORMS = (
         for each in ("128/f32", "tensor/f32")
     ),
 )
-# In the last block of these rows, a warp is idle.
+# In the last block of the first rows, a warp is idle. The others have one to three exchanges.
 IN_CLUSTERS = (
     *((3, f"rmsnorm:hidden_size=15872,schedule={each}") for each in ("32x1wuqlb8", "16x2wqb4")),
+    (3, "rmsnorm:hidden_size=4096,residual=true,sandwich=true,schedule=8x1whb4"),
+    (3, "layernorm:hidden_size=8192,quant=e4m3/row/f32,schedule=8x2qhb4"),
     (3, "quantize:hidden_size=11776,weight=none,quant=e2m1/16/e4m3,batched=true,masked=true,schedule=24x1lb8"),
 )
 PART, PARTS = map(int, (sys.argv[1] if len(sys.argv) > 1 else "0/1").split("/"))

@@ -29,14 +29,17 @@ JITNORM_INLINE bool takes_place(Exchange exchange) {
 // one before.
 constexpr int kSentSums = kWarpsPerRow * kChunksPerLane;
 
-// Bytes that a block receives in an exchange.
+// Bytes of these.
+constexpr int kBytesOfSum = kSentSums * (int)sizeof(float);
+
+// Bytes that a block receives in an exchange about rows that are encoded.
 JITNORM_INLINE int bytes_of(Exchange exchange) {
 #ifdef JITNORM_BLOCKS_CROSS_WARPS
   constexpr int kAmaxes = kWarpsPerRow + kChunks;
 #else
   constexpr int kAmaxes = kWarpsPerRow;
 #endif
-  return kRowsAtOnce * (exchange == Exchange::kAmaxes ? kAmaxes : kSentSums) * (int)sizeof(float);
+  return kRowsAtOnce * (exchange == Exchange::kAmaxes ? kAmaxes * (int)sizeof(float) : kBytesOfSum);
 }
 
 // What counts the bytes.
@@ -45,23 +48,38 @@ JITNORM_INLINE UInt64* arrivals_of(Exchange exchange) {
   return arrivals + (int)exchange;
 }
 
-// Expects the exchanges of the next rows.
-JITNORM_INLINE void expect_exchanges() {
-  if constexpr (!kExchangesInCluster) return;
+// Lets one thread expect an exchange.
+JITNORM_INLINE void expect(Exchange exchange, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(arrivals_of(exchange))),
+               "r"(bytes)
+               : "memory");
+}
+
+// The same for the first time.
+JITNORM_INLINE void begin_exchange(Exchange exchange, int bytes) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(arrivals_of(exchange))) : "memory");
+  expect(exchange, bytes);
+}
+
+// Lets one thread begin exchanges, before any block sends something.
+template <typename Begin>
+JITNORM_INLINE void begin_exchanges(Begin begin) {
   if (threadIdx.x == 0) {
-    JITNORM_UNROLL
-    for (int i = 0; i < kExchanges; ++i) {
-      const Exchange exchange = (Exchange)i;
-      if (!takes_place(exchange)) continue;
-      asm volatile(
-          "mbarrier.init.shared::cta.b64 [%0], 1;\n"
-          "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(arrivals_of(exchange))),
-          "r"(bytes_of(exchange))
-          : "memory");
-    }
+    begin();
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
+// Expects the exchanges of the next rows.
+JITNORM_INLINE void expect_exchanges() {
+  if constexpr (!kExchangesInCluster) return;
+  begin_exchanges([] {
+    JITNORM_UNROLL
+    for (int i = 0; i < kExchanges; ++i) {
+      if (takes_place((Exchange)i)) begin_exchange((Exchange)i, bytes_of((Exchange)i));
+    }
+  });
 }
 
 // Waits until all blocks of the cluster expect exchanges: nothing may be sent before. Once the row is requested, it
@@ -104,8 +122,8 @@ JITNORM_INLINE void share(Exchange exchange, float* slot, float value, int lane)
   }
 }
 
-// The threads of a row meet: each has then what all have shared.
-JITNORM_INLINE void meet(Exchange exchange) {
+// The threads of a row meet: each has then what all have shared. Exchanges that repeat have a parity, first 0.
+JITNORM_INLINE void meet(Exchange exchange, UInt32 parity = 0) {
   if constexpr (!kExchangesInCluster) {
     row_barrier();
     return;
@@ -114,8 +132,9 @@ JITNORM_INLINE void meet(Exchange exchange) {
       "{\n"
       ".reg .pred is_complete;\n"
       "again%=:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 is_complete, [%0], 0;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 is_complete, [%0], %1;\n"
       "@!is_complete bra again%=;\n"
-      "}" ::"r"(shared_address(arrivals_of(exchange)))
+      "}" ::"r"(shared_address(arrivals_of(exchange))),
+      "r"(parity)
       : "memory");
 }

@@ -45,12 +45,13 @@ JITNORM_INLINE void load_statistics(const Arguments& a, const GradientThread& th
 }
 
 // The statistics of rows and the sums over them, in which every thread of the rows takes part. Rows alternate between
-// two sets of shared sums, so that one barrier suffices, also where blocks read each other's: the sums of the row
-// before are used, for its gradient, before a thread comes to it.
-JITNORM_INLINE void find_gradient_statistics(const Arguments& a, int set, GradientThread& thread, GradientRows& of,
+// two sets of shared sums, so that one barrier or exchange suffices: the sums of the row before are used, for its
+// gradient, before a thread comes to it.
+JITNORM_INLINE void find_gradient_statistics(const Arguments& a, UInt32 step, GradientThread& thread, GradientRows& of,
                                              GradientStatistic (&statistics)[kRowsAtOnce]) {
   Sums<2 * kRowsAtOnce, 2, true> sums;
-  sums.set = set;
+  sums.set = step % 2;
+  sums.parity = step / 2 % 2;
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     const auto add = [&](int j, GradientChunks& chunks, WeightChunk& weight, ParameterSums&) {
@@ -158,6 +159,15 @@ JITNORM_INLINE void fetch_first_rows(const Arguments& a, const GradientThread& t
   }
 }
 
+// Each set of sums is expected again once it has arrived.
+JITNORM_INLINE void expect_gradient_sums() {
+  if constexpr (!kInClusters) return;
+  begin_exchanges([] {
+    begin_exchange(Exchange::kSums, 2 * kRowsAtOnce * kBytesOfSum);
+    begin_exchange(Exchange::kNextSums, 2 * kRowsAtOnce * kBytesOfSum);
+  });
+}
+
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
   const Arguments a = arguments_of();
@@ -168,14 +178,17 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
   thread.segment = segment_of_block();
   thread.packs = (a.rows - thread.segment + kMostSegments - 1) / kMostSegments;
   launch_dependents();
+  expect_gradient_sums();
   if constexpr (kHasPdl) fetch_first_rows(a, thread);
+  await_blocks();
   wait_for_inputs();
   if constexpr (kStaysShared) stage_weight(a, thread);  // it comes with the first row
 #pragma unroll 1
   for (int i = 0; i < kStages; ++i) stage_rows(a, i * kRowsAtOnce, i, thread);
   JITNORM_UNROLL
   for (int j = 0; kHoldsWeight && j < kHeldGradients; ++j) load_chunk(thread.weight[j], a.weight, thread.index(j));
-  int stage = 0, set = 0;
+  int stage = 0;
+  UInt32 step = 0;
   RowStatistic next[kRowsAtOnce];
   load_statistics(a, thread, 0, next);
 #pragma unroll 1
@@ -191,14 +204,13 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
     load_statistics(a, thread, pack + kRowsAtOnce, next);
     if constexpr (kRefillsEarly) stage_next_rows(a, pack, stage, thread);
     GradientStatistic statistics[kRowsAtOnce];
-    find_gradient_statistics(a, set, thread, at, statistics);
+    find_gradient_statistics(a, step, thread, at, statistics);
     if constexpr (!kStaysShared && !kRefillsEarly) stage_next_rows(a, pack, stage, thread);
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) finish_gradient_row(a, at.numbers[r], statistics[r], thread, at.rows[r]);
     if constexpr (kStaysShared) stage_next_rows(a, pack, stage, thread);
     stage = stage + 1 == kStages ? 0 : stage + 1;
-    set ^= 1;
+    ++step;
   }
   store_segment_sums(a, thread);
-  if constexpr (kInClusters) end_sharing();
 }

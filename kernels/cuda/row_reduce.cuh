@@ -102,15 +102,16 @@ static_assert(!kNormalizes || kWarpsPerRow > 1 || kChunksPerLane <= kPaddedGroup
 
 // Several sums over a row or over a thread's rows, whose group sums arrive one after another: whole warps call add(),
 // all threads of the rows call total(). A single warp keeps them in registers, because several rows of a block would
-// collide in shared memory. With two sets of sums, a thread may begin the next ones while others still read the last.
-// Blocks that share a row send their group sums to each other or, if told so, read each other's.
-template <int kCount, int kSets = 1, bool kMayRead = false>
+// collide in shared memory. With two sets of sums, a thread may begin the next ones while others still read the last;
+// sums that repeat go on doing so from row to row.
+template <int kCount, int kSets = 1, bool kRepeat = false>
 struct Sums {
   // Chunks per lane whose sums share a butterfly.
   static constexpr int kBatch = !kHoldsRow ? 1 : kChunksPerLane % 4 == 0 ? 4 : kChunksPerLane % 2 == 0 ? 2 : 1;
   float batch[kCount][kBatch];
   float of_warp[kCount][kWarpsPerRow == 1 ? kPaddedGroups * kGroupSlots : 1] = {};
   int set = 0;
+  UInt32 parity = 0;  // of the exchange, if sums repeat
 
   JITNORM_INLINE void add(int which, float chunk_sum, int slot, int warp, int lane) {
     if constexpr (kWarpsPerRow == 1) {
@@ -125,7 +126,7 @@ struct Sums {
     constexpr int kOwners = kLanesPerRow / kBatch;
     const float sum = butterfly_sums<kLanesPerRow>(batch[which], lane);
     const int group = (slot - (kBatch - 1) + lane / kOwners) * kWarpsPerRow + warp;
-    store(which, group, sum, lane % kOwners);
+    store(which, group, sum, lane % kOwners == 0, lane % kOwners);
 #endif
   }
 
@@ -137,10 +138,9 @@ struct Sums {
       JITNORM_UNROLL
       for (int i = 0; i < kCount; ++i) totals[i] = sum_of_slots(of_warp[i]);
     } else {
-      if constexpr (kReads) {
-        shared_memory_barrier();
-      } else {
-        meet(exchange());
+      meet(exchange(), parity);
+      if constexpr (kInClusters && kRepeat) {
+        if (threadIdx.x == 0) expect(exchange(), kCount * kBytesOfSum);
       }
       meanwhile();
       JITNORM_UNROLL
@@ -153,19 +153,15 @@ struct Sums {
   }
 
  private:
-  static constexpr bool kReads = kMayRead && kBlocksPerRow > 1;
-  static constexpr bool kSends = kInClusters && !kReads;
-  static_assert(!kSends || kExchangesInCluster);
+  JITNORM_INLINE Exchange exchange() const { return (Exchange)set; }
 
-  JITNORM_INLINE Exchange exchange() const { return set == 0 ? Exchange::kSums : Exchange::kNextSums; }
-
-  // Stores the sum of a group. The lanes that know it are numbered from 0 on.
-  JITNORM_INLINE void store(int which, int group, float sum, int lane) {
+  // Stores the sum of a group, which several lanes know: one of them or, in a cluster, one for each block.
+  JITNORM_INLINE void store(int which, int group, float sum, bool is_first, int block) {
     float* slot = group_sums(which) + group;
-    if constexpr (kSends) {
-      share(exchange(), slot, sum, lane);
+    if constexpr (kInClusters) {
+      if (block < kBlocksPerRow) send(exchange(), slot, sum, block);
     } else {
-      if (lane == 0 && group < kPaddedGroups) *slot = sum;
+      if (is_first && group < kPaddedGroups) *slot = sum;
     }
   }
 
@@ -174,7 +170,7 @@ struct Sums {
   JITNORM_INLINE void add_halves(int which, float sum, int group, int lane) {
     JITNORM_UNROLL
     for (int mask = 16; mask > 1; mask /= 2) sum = add_rn(sum, __shfl_xor_sync(kFullWarp, sum, mask));
-    if (lane % 2 == 1) store(which, group, sum, lane / 2);
+    store(which, group, sum, lane == 1, lane % 2 == 1 ? lane / 2 : kBlocksPerRow);
   }
 #endif
 
@@ -192,27 +188,16 @@ struct Sums {
   }
 
   JITNORM_INLINE float* group_sums(int which) const {
-    constexpr int kSlots = kSends && kSentSums > kPaddedGroups ? kSentSums : kPaddedGroups;
+    constexpr int kSlots = kInClusters && kSentSums > kPaddedGroups ? kSentSums : kPaddedGroups;
     __shared__ alignas(16) float sums[kSharingRows][kSets * kCount][kSlots];
     return sums[kSharingRows == 1 ? 0 : row_of_block()][kSets == 1 ? which : set * kCount + which];
-  }
-
-  // The sum that a warp has stored, in whichever block has the group.
-  JITNORM_INLINE static float stored_sum(const float* sums, int group) {
-    if constexpr (!kReads) return sums[group];
-    UInt32 number = group;
-    asm volatile("" : "+r"(number));  // else registers would keep the block from row to row
-    const UInt32 block = number % (UInt32)kWarpsPerRow / (UInt32)(kWarpsPerRow / kBlocksPerRow);
-    float sum;
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(sum) : "r"(address_in_block(sums + group, block)));
-    return sum;
   }
 
   // Groups past the last one count as zero. Not with ?:, because NVRTC 13.0 turns it into branches and copies the
   // exchanges after it into both: the gradients of 12288 columns took 1.6 times as long.
   JITNORM_INLINE static float group_sum(const float* sums, int group) {
     constexpr int kGroups = kChunksPerLane * kWarpsPerRow;
-    float sum = stored_sum(sums, group);
+    float sum = sums[group];
     if constexpr (kGroups < kPaddedGroups) {
       asm("{\n.reg .pred is_there;\nsetp.lt.s32 is_there, %1, %2;\nselp.f32 %0, %0, 0f00000000, is_there;\n}"
           : "+f"(sum)

@@ -53,6 +53,11 @@ def test_segments_of_several_rows_have_the_bytes_of_the_cpu() -> None:
     assert_same(config, Target("sm_90a"), 1030, "random", is_cuda=True)
 
 
+def test_a_cluster_exchanges_the_sums_of_one_row_after_another() -> None:
+    config = KernelConfig.parse("layernorm:hidden_size=16400,backward=true")
+    assert_same(config, Target("sm_90a"), 700, "random", is_uneven=True, is_cuda=True)
+
+
 @pytest.mark.parametrize("text", [f"rmsnorm:hidden_size={size},backward=true" for size in (128, 2048)])
 def test_warps_need_not_go_on_together(text: str) -> None:
     assert_same(KernelConfig.parse(text), Target("sm_90a"), 70, "random", is_uneven=True, is_cuda=True)
