@@ -34,8 +34,8 @@ class ScheduleForm:
         options: the chunks per lane, which are more only for rows that are too long, and everything else that does not
             depend on the length; its warps and resident blocks do not count.
         block_warps: warps of each of a row's blocks. With separate parts, rows have as many blocks as needed; in a
-            cluster, lanes have as many chunks as needed; 32 in a single block are at most as many. 0: as many warps as
-            the chunks leave, at most 16.
+            cluster, lanes have as many chunks as needed. 32: as many warps as the chunks leave, at most 32, unless
+            parts are separate. 0: the same, at most 16.
         filled_threads: the least number of threads in a block whose rows lie side by side, so that no lane is idle; 0:
             rows have whole warps.
         resident_threads: about how many threads a multiprocessor should have room for; 0 leaves it to the compiler.
@@ -80,14 +80,14 @@ class ScheduleForm:
         options = replace(schedule, warps_per_row=1, resident_blocks=0)
         if schedule.loads_ahead:
             return cls(replace(options, rows_per_block=1))
-        warps = schedule.warps_per_row // blocks if blocks > 1 else 0
-        if schedule.warps_per_row > MAX_WARPS and blocks == 1:
-            warps = MOST_WARPS
-        if has_separate_parts(config):
+        warps = schedule.warps_per_row // blocks
+        if has_separate_parts(config) and blocks > 1:
             options = replace(options, blocks_per_row=1)
-        elif warps == PREFERRED_WARPS:
+        elif warps > MAX_WARPS:
+            warps = MOST_WARPS
+        elif warps == PREFERRED_WARPS and blocks > 1:
             options = replace(options, chunks_per_lane=1)
-        elif warps != MOST_WARPS:
+        else:
             warps = 0
         threads = schedule.threads
         filled = [each for each in _FILLED_THREADS if side_by_side(config, schedule.chunks_per_lane, each) == options]
@@ -119,7 +119,7 @@ class ScheduleForm:
         is_parted = self.block_warps > 0 and blocks == 1 and has_separate_parts(config)
         if is_parted:
             blocks = ceil_div(groups, chunks * self.block_warps)
-        if self.block_warps and blocks > 1:
+        if self.block_warps and blocks > 1 and (is_parted or self.block_warps != MOST_WARPS):
             warps = self.block_warps * blocks
         else:
             most = (self.block_warps or MAX_WARPS) * blocks

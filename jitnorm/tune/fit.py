@@ -18,11 +18,12 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from jitnorm.fitted_forms import MOST_GROUPS, Forms, form_at, has_whole_groups
+from jitnorm.fitted_forms import BY_RULE, MOST_GROUPS, Forms, form_at, has_whole_groups
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS
 from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.row_classes import ROW_CLASSES
+from jitnorm.kernels.schedule_form import ScheduleForm
 from jitnorm.kernels.target import Target
 from jitnorm.likeness import likeness
 from jitnorm.sealed import write_sealed
@@ -178,6 +179,8 @@ class Fitting:
         distinct = dict.fromkeys(sample.config for sample in samples)  # classes of rows have kernels in common
         of_config = {config: schedules_of(config, self._forms, target) for config in distinct}
         self._grid = [of_config[sample.config] for sample in samples]
+        options = [ScheduleForm.parse(form).options for form in self._forms if form != BY_RULE]
+        self._is_in_block = np.array([*(each.blocks_per_row == 1 for each in options), True])  # the rules' is last
 
     def fitted(self) -> Iterator[FittedForms]:
         """The forms for each of the kernels and classes of rows, and those kept of kernels that have no samples."""
@@ -217,9 +220,7 @@ class Fitting:
         sample, key = self._samples[place], self._keys[place]
         size, groups = sample.config.hidden_size, groups_of(sample.config)
         is_whole = has_whole_groups(size)
-        kept = self._kept_form(key, sample.row_class, groups, is_whole)
-        if kept is not None and self._grid[place][kept] is None:
-            kept = self._kept_form(key, sample.row_class, groups, is_whole, is_odd=True)
+        kept = self._kept_form(key, sample.row_class, groups, is_whole, predicted)
         weights = evidence.weights(key, groups, is_whole, left_out=size)
         return _best(evidence.estimates(weights, predicted, kept), kept, _gain(groups))
 
@@ -277,30 +278,36 @@ class Fitting:
         predicted: Floats,
         end: str,
     ) -> list[str]:
-        """The forms with the least estimates, each kept as long as no other gains much."""
+        """The forms with the least estimates, each kept as long as no other gains much.
+
+        Those in clusters are followed by the best of the others, for targets that have no clusters.
+        """
         is_whole, best, chosen = end == "whole", None, []
         for groups, costs in zip(_GROUPS, predicted, strict=True):
-            kept = self._kept_form(key, row_class, groups, is_whole, is_odd=end == "odd")
+            kept = self._kept_form(key, row_class, groups, is_whole, costs)
             estimates = evidence.estimates(evidence.weights(key, groups, is_whole), costs, kept)
             usual, least_gain = (best, _LEAST_GAIN) if kept is None else (kept, _gain(groups))
             best = _best(estimates, usual, least_gain)
-            chosen.append(self._forms[best])
+            in_block = (
+                best if self._is_in_block[best] else int(np.where(self._is_in_block, estimates, math.inf).argmin())
+            )
+            chosen.append("|".join(dict.fromkeys((self._forms[best], self._forms[in_block]))))
         return chosen
 
     def _kept_form(
-        self, key: KernelConfig, row_class: str, groups: int, is_whole: bool, is_odd: bool = False
+        self, key: KernelConfig, row_class: str, groups: int, is_whole: bool, predicted: Floats
     ) -> int | None:
-        """The place of the form fitted to other samples, or of the other one for odd rows; None if none was."""
+        """The place of the form fitted to other samples: the first that has a schedule; None if none was or has."""
         kept = self._kept.get((str(key), row_class))
-        if not kept:
-            return None
-        form, _, other = form_at(groups, kept, is_whole=is_whole).partition("|")
-        return self._forms.index(other if other and is_odd else form)
+        forms = form_at(groups, kept, is_whole=is_whole).split("|") if kept else ()
+        return next((place for place in map(self._forms.index, forms) if math.isfinite(predicted[place])), None)
 
     def _with_others(self, forms: Sequence[str], others: Sequence[str], predicted: Floats) -> Iterator[str]:
         """The forms, each with another if it has no schedule, so that its predicted cost is infinite."""
-        for form, other, costs in zip(forms, others, predicted, strict=True):
-            yield f"{form}|{other}" if math.isinf(costs[self._forms.index(form)]) else form
+        for each, other, costs in zip(forms, others, predicted, strict=True):
+            form, *rest = each.split("|")
+            has_schedule = math.isfinite(costs[self._forms.index(form)])
+            yield each if has_schedule else "|".join(dict.fromkeys((form, *other.split("|"), *rest)))
 
 
 def _ranges(forms: Iterable[str]) -> str:

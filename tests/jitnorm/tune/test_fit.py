@@ -120,6 +120,21 @@ def test_where_rows_do_not_lie_side_by_side_another_form_applies() -> None:
     assert form_at(2, kept) == form
 
 
+def test_a_form_in_clusters_is_followed_by_one_for_targets_that_have_none() -> None:
+    long = [sample(groups, {"1wb4": 0.0, "2w": 0.1, BY_RULE: 0.3}) for groups in (28, 30, 31, 32)] * 3
+    forms = "2:2w"
+    for _ in range(2):  # forms that are kept may be followed by others, too
+        found = Fitting(long, HOPPER, {(str(NORM), "usual"): forms}).fitted()
+        (forms,) = (each.forms for each in found if each.row_class == "usual")
+        assert form_at(30, forms) == "1wb4|2w"
+    config = KernelConfig("rmsnorm", 15344)
+    known = {(str(NORM), "usual"): forms}
+    schedules = [
+        fitted_schedule(tuning_key(config), config, each, "usual", known) for each in (HOPPER, Target("sm_80"))
+    ]
+    assert schedules == ["32x1wb4", "15x2w"]
+
+
 def test_each_device_counts_as_much_as_the_others() -> None:
     many = [sample(8, {BY_RULE: 0.3, "1w": 0.0, "2": 0.1}, device="H100")] * 2
     one = sample(8, {BY_RULE: 0.3, "1w": 0.15, "2": 0.0}, device="H200")
