@@ -130,13 +130,11 @@ def _sharing_warps(config: KernelConfig) -> Iterator[RowSchedule]:
 
 
 def _sharing_clusters(config: KernelConfig, row_class: str) -> Iterator[RowSchedule]:
-    """Clusters for long rows, in classes where these leave multiprocessors idle."""
-    if row_class != "fewest" and groups_of(config) < _SHARED_GROUPS:
-        return
+    """Clusters whose blocks share a row, if they need something of each other."""
     if config.normalizes:
         yield from clustered_norms(config, row_class)
-    elif row_class == "fewest" and not has_separate_parts(config):
-        for blocks, chunks in product((8, 4), (1, 2)):
+    elif config.needs_row_amax or config.sums_first:
+        for blocks, chunks in product((8, 4, 2), (1, 2, 4)):
             shared = in_cluster(groups_of(config), blocks, chunks)
             yield from (shared, replace(shared, favours_latency=True))
 

@@ -33,9 +33,9 @@ _WARPS_OF_FOUR_OVER_SIX = (2, *_WARPS)
 # For 256 or more rows, longer ones are split: in one block, NVFP4 of 22144 columns took 1.07 times as long as the
 # fastest.
 _PARTED_GROUPS = 20
-# Clusters share the fewest rows of so many groups: on an H100, add + FP8 groups of 1 x 18432 takes 2.77 us with
-# 40x1wqlb8 and 3.70 with 12x3eq, of 1 x 12032 2.46 with 24x1wqlb8 and 2.50 with 12x2weq.
-_CLUSTERED_GROUPS, _BLOCKS = 29, 8
+# Clusters of so many blocks share the fewest rows: on an H200, with one chunk in each lane, they take 1.04 to 1.09
+# times as long as with the fastest schedule in the mean, whatever their length from 3072 columns on.
+_BLOCKS = 8
 _MOST_CHUNKS = 3
 # About how many threads a multiprocessor should have room for, by chunks per lane, of gated rows with a computed scale.
 # With fewer registers, the activations of a second chunk wait for the first: SwiGLU to FP8 by token of 51 x 8704 takes
@@ -130,10 +130,9 @@ def _of_norm(config: KernelConfig, target: Target, row_class: str) -> RowSchedul
 
 
 def _in_cluster(config: KernelConfig) -> RowSchedule | None:
-    """A chunk per lane in blocks of a cluster, for rows so long that they gain more than its barriers cost."""
+    """A chunk per lane in blocks of a cluster; None for rows whose blocks need no more than the row."""
     groups = groups_of(config)
-    is_alone = has_separate_parts(config) or config.prenorm or config.amax_parts
-    if groups < _CLUSTERED_GROUPS or is_alone:
+    if has_separate_parts(config) or config.prenorm or config.amax_parts:
         return None
     warps = round_up(groups, _BLOCKS)
     chunks = ceil_div(groups, warps)

@@ -10,18 +10,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from .config import KernelConfig
-from .norm_candidates import divisions, in_clusters, in_divisions, parsed
+from .norm_candidates import divisions, in_divisions, parsed
 from .registers import groups_of, held_bytes
 from .row_schedule import RowSchedule
 from .rows_ahead import sharing_rows
 from .target import Target
 
 # Options and about how many threads a multiprocessor should have room for, by class of rows. They were among the
-# fastest in some of 2170 cases on an H200, or a model of these predicts it; docs/measured.md has figures. Those with
-# `b` divide rows among the blocks of a cluster.
+# fastest in some of 2170 cases on an H200, or a model of these predicts it; docs/measured.md has figures.
 _OF_FEW = "uqc uqlc qc wqlh wuqlh wqh qlh uqlh qh uqh wq wuql wuq ql q wqlht512 "
 _OPTIONS = {
-    "fewest": _OF_FEW + "uqct1024 qct1024 qcb8t256 wuqlb4t256 lhb8t256",
+    "fewest": _OF_FEW + "uqct1024 qct1024",
     "few": _OF_FEW + "uqct256 uqlht256 wuqlt1024 wuldht256 uqlct256 uqlct1024",
     "some": "uqc uqlc qlc uqcr2 wuqlh wuqdh qdh qlh uqdh uqlh qh wuql ql q qt1024 uldct1024 qdht1024 ldt1024 "
     "wuqldt1024 qdt768 uqlct256",
@@ -31,15 +30,14 @@ _OPTIONS = {
     "qdht1024",
     "many": "uqcr2 h qh uh hr2 qhr2 q u r2 t0 t1024 qd qdt512 ldt768 wuldt768 uqdcr2t256 qdt768",
 }
-# The same for rows of a branch or with a modulation, which lanes hold as floats, so that long ones want clusters:
-# `adaptive_layernorm` to MXFP8 of 3102 x 28768 takes 0.67 of the time with 30x2qb2.
+# The same for rows of a branch or with a modulation, which lanes hold as floats.
 _OPTIONS_OF_FLOATS = {
-    "fewest": "qhb8t256 ht256 qlhb8 wqht512 wqb8t1024",
-    "few": "qlhb2t256 qlht256 wqht256 qdht256 wqlht256 qhb2t256",
-    "some": "qlhb2t256 qlht512 dht1024 qlht256 qdhb4t768 qdht512",
-    "several": "qdhb4t768 qlht512 qdht1024 qdhb4t512 qlht256 qlhb2",
-    "usual": "qdhb4t512 qht256 qdht1024 qlhb2t256 qdht512 qhb2t256",
-    "many": "qlhb2t256 qdhb4t512 qdht512 qlht768 qdh qhb2",
+    "fewest": "ht256 wqht512",
+    "few": "qlht256 wqht256 qdht256 wqlht256",
+    "some": "qlht512 dht1024 qlht256 qdht512",
+    "several": "qlht512 qdht1024 qlht256",
+    "usual": "qht256 qdht1024 qdht512",
+    "many": "qdht512 qlht768 qdh",
 }
 _FORMS = {row_class: parsed(options) for row_class, options in _OPTIONS.items()}
 _FORMS_OF_FLOATS = {row_class: parsed(options) for row_class, options in _OPTIONS_OF_FLOATS.items()}
@@ -47,8 +45,6 @@ _FORMS_OF_FLOATS = {row_class: parsed(options) for row_class, options in _OPTION
 _MOST_UNPACKED_CHUNKS = 3
 # The parameters of longer rows leave too little of the L1 cache, in which others would find them.
 _MOST_COPIED_GROUPS = 24
-# Shorter rows gain by clusters only where they leave multiprocessors idle otherwise.
-_CLUSTERED_GROUPS = 32
 
 
 def layer_norm_candidates(config: KernelConfig, target: Target, row_class: str) -> Iterator[RowSchedule]:
@@ -72,10 +68,7 @@ def layer_norm_candidates(config: KernelConfig, target: Target, row_class: str) 
     for form in [*(_FORMS_OF_FLOATS[row_class] if holds_floats else ()), *_FORMS[row_class]]:
         if form.options.copies_parameters and groups_of(config) > _MOST_COPIED_GROUPS:
             continue
-        blocks = form.options.blocks_per_row
-        if blocks > 1 and row_class != "fewest" and groups_of(config) < _CLUSTERED_GROUPS:
-            continue
-        for divided in in_clusters(config, form, blocks) if blocks > 1 else in_divisions(config, form):
+        for divided in in_divisions(config, form):
             if not divided.keeps_unpacked or divided.chunks_per_lane <= _MOST_UNPACKED_CHUNKS:
                 yield divided
 

@@ -7,10 +7,10 @@ from collections.abc import Collection
 # Up to about as many rows as a large GPU has multiprocessors, a call takes as long as a single row.
 FEW_ROWS = 128
 # Up to so many rows, several multiprocessors can share each, from which longer rows gain: on an H100, add + RMSNorm of
-# 1 x 15872 takes 2.74 us with 16x2wqlb8 and 3.15 with 16x2wq, but of 128 x 15872 9.67 and 6.63; on an H200, RMSNorm of
-# 16 x 8192 1.62 us with 8x2wql and 1.86 with 6x3wql, but of 128 x 8192 3.29 and 2.95.
+# 1 x 15872 takes 2.74 us with 16x2wqlb8 and 3.15 with 16x2wq, but of 128 x 15872 9.67 and 6.63; on an H200, norms of 1
+# and 16 rows of 3600 to 4096 elements take 0.92 of the time in clusters, of 1536 to 2048 0.98.
 FEWEST_ROWS = 32
-LONG_ROW = 4096
+LONG_ROW = 2048
 # Up to so many rows, three for each multiprocessor of a large GPU, most schedules need one wave; up to `SEVERAL_ROWS`,
 # two or three, so it matters how full the last one is. On an H200, add + RMSNorm of 384 x 4096 takes 4.43 us with
 # 8x1ql, 4.91 by rule, but of 1024 x 4096 10.36 and 9.42; RMSNorm of 384 x 7168 takes 4.8 us with 14x1wuqd, of which a
@@ -63,7 +63,7 @@ def classes_of(hidden_size: int, named: Collection[str] = ROW_CLASSES) -> tuple[
     Of rows of up to `SMALL_ROW` elements, some and several are few.
 
     Example:
-        >>> classes_of(4096), classes_of(65536)
+        >>> classes_of(2048), classes_of(65536)
         (('few', 'some', 'several', 'usual', 'many'), ('fewest', 'few', 'some', 'several', 'many'))
         >>> classes_of(16384, ["few", "many"]), classes_of(128, ["some"])
         (('fewest', 'few', 'many'), ('few',))

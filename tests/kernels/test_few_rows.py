@@ -31,7 +31,7 @@ def test_a_schedule_fits_every_target(norm: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("size", [16384, 26880, 65536])
+@pytest.mark.parametrize("size", [2560, 8192, 26880, 65536])
 def test_the_fewest_long_rows_are_shared_by_clusters_where_there_are_any(norm: str, size: int) -> None:
     config = KernelConfig.parse(norm.format(size))
     chosen = [few_rows_schedule(config, target, "fewest") for target in TARGETS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,9 @@ def test_a_gpu_is_known_by_its_whole_name(
 
 def test_a_long_row_counts_its_loop() -> None:
     """Eight chunks a lane are encoded by two turns of four: per element as much as four chunks, or a little less."""
-    long = model.counts_of("rmsnorm nvfp4", 4096, 32768, "sm_90a")
-    short = model.counts_of("rmsnorm nvfp4", 16384, 8192, "sm_90a")
+    target = Target("sm_90a")
+    long, short = (
+        model.per_element(replace(model.config_of("rmsnorm nvfp4", rows, size, target), schedule=schedule), target)
+        for rows, size, schedule in ((4096, 32768, "8x8"), (16384, 8192, "4x4"))
+    )
     assert long["issue"] == pytest.approx(short["issue"], rel=0.1)

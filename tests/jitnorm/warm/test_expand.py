@@ -91,9 +91,9 @@ def test_what_a_text_leaves_open_is_all_that_calls_want(name: str, facts: list[A
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("pdl=false", {(False, False, ""), (False, False, "16x1wuq"), (False, True, "")}),
+        ("pdl=false", {(False, False, ""), (False, False, "16x1wuqlb8"), (False, False, "16x1wuq"), (False, True, "")}),
         ("many_rows=true", {(True, True, "")}),
-        ("many_rows=false", {(True, False, ""), (True, False, "16x1wuq")}),
+        ("many_rows=false", {(True, False, ""), (True, False, "16x1wuqlb8"), (True, False, "16x1wuq")}),
         ("schedule=8x2", {(True, False, "8x2"), (True, True, "8x2")}),
         ("pdl=false,many_rows=true,schedule=8x2", {(False, True, "8x2")}),
     ],
