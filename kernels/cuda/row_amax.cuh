@@ -60,7 +60,7 @@ JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsA
       keep_normalized(h, y);
       const float of_chunk = chunk_amax(y, row.index(j));
 #ifdef JITNORM_BLOCKS_CROSS_WARPS
-      share_chunk_amax(r, row.index(j), of_chunk);
+      share_chunk_amax(r, j, row.index(j), of_chunk);
 #else
       if constexpr (kHoldsRow) row.amax[j] = of_chunk;
 #endif

@@ -63,6 +63,22 @@ JITNORM_INLINE void process_scattered_rows(ArgumentsOf arguments_of) {
 }
 #endif
 
+// Whether all blocks that share a row say so: one that stopped would leave the others waiting for what it sends.
+JITNORM_INLINE bool all_blocks(bool is_good) {
+  if constexpr (!kExchangesInCluster) return is_good;
+  __shared__ UInt32 said;
+  if (threadIdx.x == 0) said = is_good;
+  shared_memory_barrier();
+  JITNORM_UNROLL
+  for (int block = 0; block < kBlocksPerRow; ++block) {
+    UInt32 of_block;
+    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(of_block) : "r"(address_in_block(&said, block)));
+    is_good &= of_block != 0;
+  }
+  end_sharing();
+  return is_good;
+}
+
 #ifdef JITNORM_DIVIDES
 // Rows that ranks divide: each sums and encodes its own, for all ranks or only itself, once all have arrived.
 template <typename ArgumentsOf>
@@ -80,7 +96,7 @@ JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of) {
   }
   clear_last(a, UsedSlots::of(a), row_blocks());
   pad_scales(a, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);
-  if (!kSumsRanks || await_ready(a)) process_rows(a, row_block());
+  if (!kSumsRanks || all_blocks(await_ready(a))) process_rows(a, row_block());
   if (!kSumsRanks && gridDim.x <= a.slots.rows) {
     finish_block(a, mark);
   } else {
@@ -101,7 +117,7 @@ JITNORM_INLINE void process_passed_rows(ArgumentsOf arguments_of) {
   clear_last(a, UsedSlots::of(a), row_blocks());
   pad_scales(a, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);
   const Int64 row = row_at_place(a, row_block());
-  if (row < a.rows && (!is_own_row(a, row) || await_others(w, Step::kReady, mark, epoch))) {
+  if (row < a.rows && (!is_own_row(a, row) || all_blocks(await_others(w, Step::kReady, mark, epoch)))) {
     process_rows(a, row);
   } else {
     __syncthreads();  // all threads know the call before its end

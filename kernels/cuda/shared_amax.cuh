@@ -11,7 +11,10 @@ JITNORM_INLINE float* chunk_amaxes(int row) {
   return reinterpret_cast<float*>(staged) + of_block * kChunks;
 }
 
-JITNORM_INLINE void share_chunk_amax(int row, int index, float amax) {
+// Shares the largest magnitude of the j-th chunk that a thread has of a row. The blocks of a cluster expect those of
+// all rows, also of one that is not there, whose indices are past the row.
+JITNORM_INLINE void share_chunk_amax(int row, int j, int index, float amax) {
+  if constexpr (kInClusters) index = thread_of_row() + j * kThreadsPerRow;
   if (index >= kChunks) return;
   float* slot = chunk_amaxes(row) + index;
   if constexpr (kInClusters) {

@@ -18,8 +18,8 @@ from cute_on_host import assert_same
 
 HOPPER = Target("sm_90a")
 
-# One to three exchanges, of one sum a lane and of four, of halves of chunks, of warps without a group, of magnitudes;
-# and none.
+# One to three exchanges, of one sum a lane and of four, of halves of chunks, of warps without a group, of magnitudes,
+# also if the second of two rows is missing; and none.
 CONFIGS = [
     "rmsnorm:hidden_size=4096,pdl=true,schedule=8x1wuqlb8",
     "rmsnorm:hidden_size=8192,residual=true,schedule=4x4qb2",
@@ -30,6 +30,8 @@ CONFIGS = [
     "layernorm:hidden_size=8192,weight=float32,quant=e4m3/row/f32,schedule=8x2qhb4",
     "rmsnorm:hidden_size=4608,quant=e4m3/96/f32,schedule=12x1b4",
     "quantize:hidden_size=4608,quant=int8/48/f32,schedule=4x3b2",
+    "layernorm:hidden_size=4608,weight=float32,quant=int8/48/f32,schedule=10x1r2b2",
+    "layernorm:hidden_size=4112,quant=e4m3/row/f32,schedule=12x1qr2b4",
     "quantize:hidden_size=4096,quant=e4m3/row/f32,gate_columns=4096,schedule=4x2lb4",
     "quantize:hidden_size=2048,streams=4,sinkhorn=20,schedule=4x1b2",
 ]
