@@ -10,13 +10,14 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.quant_spec import NVFP4
 from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.row_classes import ROW_CLASSES
+from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.schedule import why_unfit
 from jitnorm.kernels.schedule_form import ScheduleForm
 from jitnorm.kernels.target import TARGET_NAMES, Target
 
 from jitnorm import tuning
 from jitnorm.call_config import config_of_call
-from jitnorm.fitted_forms import BY_RULE, MOST_GROUPS, form_at, form_key, has_whole_groups, read_forms
+from jitnorm.fitted_forms import BY_RULE, MOST_GROUPS, fitted_schedule, form_at, form_key, has_whole_groups, read_forms
 from jitnorm.tune.cases import OPS, plan
 from jitnorm.tune.fit import FittedForms, write_forms
 from jitnorm.tuning import forms_of, schedule_for, stand_ins, tuning_key
@@ -153,7 +154,9 @@ def test_every_tuned_op_has_shipped_forms_whose_schedules_fit_each_target(size: 
     forms = forms_of("sm_90a")
     for case in plan(OPS, [128 * (size // 128)], [], HOPPER).cases:
         text = forms[str(form_key(case.key)), case.row_class]
-        form = form_at(groups_of(case.config), text, is_whole=has_whole_groups(case.config.hidden_size))
-        schedule = None if form == BY_RULE else ScheduleForm.parse(form).schedule(case.config, HOPPER)
-        assert schedule is None or not why_unfit(case.config, HOPPER, schedule)
-        assert schedule is not None or form == BY_RULE, (case.op, case.row_class, form)
+        first, *others = form_at(groups_of(case.config), text, is_whole=has_whole_groups(size)).split("|")
+        assert first == BY_RULE or ScheduleForm.parse(first).schedule(case.config, HOPPER), (case, first)
+        for target in (HOPPER, AMPERE):
+            schedule = fitted_schedule(case.key, case.config, target, case.row_class, forms)
+            assert schedule is not None or (target == AMPERE and not others), (case, target)
+            assert not schedule or not why_unfit(case.config, target, RowSchedule.parse(schedule)), (case, target)
