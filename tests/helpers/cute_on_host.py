@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ptx_machine import run_ptx
 from recipe_extents import evaluate
 from unoptimized import unoptimized_kernel
+from warp_orders import NewOrder, Together
 
 from jitnorm.interop.numpy import NumPy
 from jitnorm.reference import sum_rows_f32
@@ -105,7 +106,7 @@ def run_on_host(
     rows: int,
     eps: float,
     most_blocks: int | None = None,
-    is_uneven: bool = False,
+    order: NewOrder = Together,
     is_cuda: bool = False,
 ) -> None:
     """Run the kernel for `target` by the recipe that the launcher would follow, or in fewer, persistent blocks."""
@@ -136,7 +137,7 @@ def run_on_host(
         grid,
         recipe["block"],
         recipe["cluster"],
-        is_uneven=is_uneven,
+        order=order,
     )
     for name, array in arrays.items():
         found = memory[offsets[name] :][: array.nbytes + _ALIGNMENT]
@@ -170,13 +171,13 @@ def assert_same(
     *,
     eps: float = 1e-5,
     most_blocks: int | None = None,
-    is_uneven: bool = False,
+    order: NewOrder = Together,
     is_cuda: bool = False,
 ) -> None:
     """Check that the kernel for `target` writes the same as the CPU target's."""
     expected, actual = make_arrays(config, rows, kind), make_arrays(config, rows, kind)
     run_on_cpu(config, expected, eps)
-    run_on_host(config, target, actual, rows, eps, most_blocks, is_uneven, is_cuda)
+    run_on_host(config, target, actual, rows, eps, most_blocks, order, is_cuda)
     for name, array in expected.items():
         found, wanted = _written(config, target, name, actual[name]), _written(config, Target("cpu"), name, array)
         same = found.reshape(-1).view(np.uint8) == wanted.reshape(-1).view(np.uint8)

@@ -1,7 +1,8 @@
 """Runs the PTX of a kernel on the host, thread for thread, so that a machine without a GPU can compare its bytes.
 
-It knows the instructions that our kernels consist of, from CuTe-DSL and from CUDA C++, and fails on any other. All
-threads of a grid advance together: those at the lowest instruction first, which is where branches meet again.
+It knows the instructions that our kernels consist of, from CuTe-DSL and from CUDA C++, and fails on any other. Of the
+threads that may advance, by default all of a grid, those at the lowest instruction do first, which is where branches
+meet again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 from ptx_numbers import Numbers
 from ptx_registers import BITS, Array
 from ptx_text import SHARED_BYTES, Instruction, parse_ptx
+from warp_orders import NewOrder, Together, WarpOrder
 
 _UNKNOWN = 0xA5  # a byte that is on its way
 _OF_WARP, _OF_BLOCK, _OF_CLUSTER = 1, 2, 3  # barriers
@@ -27,14 +29,12 @@ def run_ptx(
     block: int,
     cluster: int = 1,
     *,
-    is_uneven: bool = False,
+    order: NewOrder = Together,
 ) -> None:
-    """Run the only kernel of `ptx`, whose pointers are offsets into the bytes of `memory`.
-
-    If uneven, the first warp of each block goes ahead as far as barriers let it: what it overwrites, others still need.
+    """Run the only kernel of `ptx`, whose pointers are offsets into the bytes of `memory`, with its warps together or
+    in another order.
     """
-    machine = _Machine(ptx, memory, parameters, grid, block, cluster)
-    machine.is_uneven = is_uneven
+    machine = _Machine(ptx, memory, parameters, grid, block, cluster, order())
     with np.errstate(all="ignore"):
         machine.run()
 
@@ -47,11 +47,12 @@ def _bytes_from(at: Array, size: int) -> Array:
 
 class _Machine(Numbers):
     def __init__(
-        self, ptx: str, memory: Array, parameters: list[int | float], grid: int, block: int, cluster: int
-    ) -> None:
+        self, ptx: str, memory: Array, parameters: list[int | float], grid: int, block: int, cluster: int,
+        order: WarpOrder,
+    ) -> None:  # fmt: skip
         self.instructions, self.labels, symbols = parse_ptx(ptx)
         super().__init__(grid, block, symbols)
-        self.memory, self.cluster = memory, cluster
+        self.memory, self.cluster, self.order = memory, cluster, order
         bits = [np.float32(p).view(np.uint32) if isinstance(p, float) else p & (1 << 64) - 1 for p in parameters]
         self.parameters = [np.uint64(p) for p in bits]
         self.shared = np.zeros((grid, SHARED_BYTES), np.uint8)
@@ -62,20 +63,25 @@ class _Machine(Numbers):
         self.pc = np.zeros(self.count, np.int64)
         self.waits = np.zeros(self.count, np.uint8)  # at which barrier
         self.expected = np.zeros(self.count, np.int64)  # threads there, if they are not all of the block
-        self.is_uneven = False
+        self.sent: list[tuple[int, Array, tuple[int, int]]] = []  # to where, what, and the barrier that counts it
 
     def run(self) -> None:
         end = len(self.instructions)
-        for _ in range(1_000_000):
+        for _ in range(4_000_000):
             places = np.where(self.waits == 0, self.pc, end)
-            if self.is_uneven and (places[self.tid < 32] < end).any():
-                places[self.tid >= 32] = end
-            at = int(places.min())
-            if at == end:
-                if not self.waits.any():
+            if self.sent:
+                self._receive(self.order.arriving(len(self.sent)))
+            can_advance = (places < end).reshape(self.grid, -1, 32).any(axis=2)
+            if not can_advance.any():
+                if self.sent:
+                    self._receive(np.zeros(1, np.int64))
+                elif self.waits.any():
+                    self._release()
+                else:
                     return
-                self._release()
                 continue
+            places[~np.repeat(self.order.advancing(can_advance), 32)] = end
+            at = int(places.min())
             self.active = np.flatnonzero(places == at)
             self.pc[self.active] += 1
             self._execute(self.instructions[at])
@@ -138,9 +144,9 @@ class _Machine(Numbers):
     def _do_st(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if modifiers[0] == "async":
             assert modifiers[1:4] == ["weak", "shared::cluster", "mbarrier::complete_tx::bytes"]
-            self._do_st(["shared::cluster", modifiers[-1]], operands)
-            for barrier in self._barriers(operands[2]):
-                self._count_bytes(barrier, BITS[modifiers[-1]] // 8)
+            _, at = self._bytes("shared::cluster", operands[0])
+            values = self.read(operands[1]).astype(f"<u{BITS[modifiers[-1]] // 8}")[:, None].view(np.uint8)
+            self.sent += zip(at.tolist(), values, self._barriers(operands[2]), strict=True)
             return
         size = BITS[modifiers[-1]] // 8
         flat, at = self._bytes(modifiers[0], operands[0])
@@ -149,6 +155,15 @@ class _Machine(Numbers):
         for i, source in enumerate(sources):
             each = self.read(source).astype(f"<u{size}")
             flat[_bytes_from(at + size * i, size)] = each[:, None].view(np.uint8)
+
+    def _receive(self, which: Array) -> None:
+        """Let some of what threads have sent arrive."""
+        arriving = [self.sent[i] for i in which]
+        self.sent = [self.sent[i] for i in np.setdiff1d(np.arange(len(self.sent)), which)]
+        for at, value, barrier in arriving:
+            assert (self.pc[self.block == barrier[0]] < len(self.instructions)).any(), "a block has ended too early"
+            self.shared.reshape(-1)[at : at + value.size] = value
+            self._count_bytes(barrier, value.size)
 
     def _do_red(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["global", "max", "u32"]

@@ -1,6 +1,8 @@
-"""The blocks of a cluster exchange what they share of a row, whichever of their warps are ahead of the others."""
+"""The blocks of a cluster exchange what they share of a row, whichever of their warps are ahead, and in any order."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import pytest
 from jitnorm.kernels.config import KernelConfig
@@ -15,6 +17,7 @@ except ToolchainMissingError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 from cute_on_host import assert_same
+from warp_orders import Drawn, FirstAhead
 
 HOPPER = Target("sm_90a")
 
@@ -39,10 +42,11 @@ CONFIGS = [
 
 @pytest.mark.parametrize("text", CONFIGS)
 def test_a_cluster_writes_the_bytes_of_the_cpu(text: str) -> None:
-    for is_uneven, kind in ((False, "nan"), (True, "random")):
-        assert_same(KernelConfig.parse(text), HOPPER, 3, kind, is_cuda=True, is_uneven=is_uneven)
+    for order, kind in ((FirstAhead, "nan"), (partial(Drawn, 0), "random"), (partial(Drawn, 1), "random")):
+        assert_same(KernelConfig.parse(text), HOPPER, 3, kind, is_cuda=True, order=order)
 
 
 def test_a_cluster_processes_one_row_after_another() -> None:
     config = KernelConfig.parse("quantize:hidden_size=2048,streams=4,sinkhorn=20,prenorm=true,schedule=4x1b2")
-    assert_same(config, HOPPER, 7, "random", is_cuda=True, is_uneven=True, most_blocks=4)
+    for order in (FirstAhead, partial(Drawn, 0)):
+        assert_same(config, HOPPER, 7, "random", is_cuda=True, order=order, most_blocks=4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
@@ -16,6 +18,7 @@ except ToolchainMissingError as error:
 
 from cute_on_host import assert_same, make_arrays, run_on_host
 from expected import assert_same_bytes
+from warp_orders import Drawn, FirstAhead
 
 from jitnorm.reference import sum_rows_f32
 
@@ -55,12 +58,14 @@ def test_segments_of_several_rows_have_the_bytes_of_the_cpu() -> None:
 
 def test_a_cluster_exchanges_the_sums_of_one_row_after_another() -> None:
     config = KernelConfig.parse("rmsnorm:hidden_size=16400,backward=true")
-    assert_same(config, Target("sm_90a"), 300, "random", is_uneven=True, is_cuda=True)
+    for order in (FirstAhead, partial(Drawn, 0)):
+        assert_same(config, Target("sm_90a"), 300, "random", order=order, is_cuda=True)
 
 
 @pytest.mark.parametrize("text", [f"rmsnorm:hidden_size={size},backward=true" for size in (128, 2048)])
 def test_warps_need_not_go_on_together(text: str) -> None:
-    assert_same(KernelConfig.parse(text), Target("sm_90a"), 70, "random", is_uneven=True, is_cuda=True)
+    for order in (FirstAhead, partial(Drawn, 0)):
+        assert_same(KernelConfig.parse(text), Target("sm_90a"), 70, "random", order=order, is_cuda=True)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.cute import schedule as schedules
 from jitnorm.kernels.cute.schedule import cute_schedule
 from jitnorm.kernels.target import Target
+from warp_orders import FirstAhead, Together
 
 AMPERE, HOPPER, BLACKWELL = Target("sm_80"), Target("sm_90a"), Target("sm_100a")
 
@@ -56,8 +57,8 @@ def test_blocks_that_stay(text: str) -> None:
     assert pipeline is not None
     blocks = 2 if schedule.blocks_per_row == 1 else schedule.blocks_per_row
     rows = pipeline.stages * 2 + 3 if config.hidden_size <= 16384 else pipeline.stages + 2
-    for is_uneven, kind in ((False, "nan"), (True, "random")):
-        assert_same(config, HOPPER, rows, kind, most_blocks=blocks, is_uneven=is_uneven)
+    for order, kind in ((Together, "nan"), (FirstAhead, "random")):
+        assert_same(config, HOPPER, rows, kind, most_blocks=blocks, order=order)
     assert_same(config, HOPPER, 2, "real")
 
 
