@@ -17,7 +17,7 @@ from .rows_ahead import sharing_rows
 from .target import Target
 
 # Options and about how many threads a multiprocessor should have room for, by class of rows. They were among the
-# fastest in some of 2170 cases on an H200, or a model of these predicts it; docs/measured.md has figures.
+# fastest in some of 2170 cases on an H200, or a model of these predicts it; docs/choices.md has figures.
 _OF_FEW = "uqc uqlc qc wqlh wuqlh wqh qlh uqlh qh uqh wq wuql wuq ql q wqlht512 "
 _OPTIONS = {
     "fewest": _OF_FEW + "uqct1024 qct1024",

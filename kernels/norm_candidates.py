@@ -17,7 +17,7 @@ from .schedule import MOST_WARPS
 from .schedule_form import ScheduleForm
 
 # Options and about how many threads a multiprocessor should have room for, those that gain most first. They were chosen
-# one after another by what a model of 95359 times on an H200 predicts at other lengths; docs/measured.md has figures.
+# one after another by what a model of 95359 times on an H200 predicts at other lengths; docs/choices.md has figures.
 _OF_FEW = (
     "wqt768 lt512 wqht768 qct512 wqlt768 wqlht768 wuqlt512 qh eqt512 weqh weqlt768 wq wuqldht768 wuqldt1024 qldh "
     "uldht768 wuqt768 wuqht512 wuqlht768 wuql"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 # Elements that one accumulator of the row statistic sums in order. Part of the output bits: never change it
-# without a new format version. 16 and 8 were measured, see docs/measured.md.
+# without a new format version. 16 and 8 were measured, see docs/choices.md.
 CHUNK_SIZE = 16
 # Chunks whose sums one butterfly combines: one warp, a chunk a lane.
 GROUP_CHUNKS = 32

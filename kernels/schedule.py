@@ -31,7 +31,7 @@ from .short_rows import SINGLE_WARP_GROUPS, short_row_schedule, why_not_packed
 from .split_chunks import why_not_split
 from .target import Target
 
-# Measured on an H200, see docs/measured.md: rows that are not short are fastest with two chunks per lane, whose weight
+# Measured on an H200, see docs/choices.md: rows that are not short are fastest with two chunks per lane, whose weight
 # arrives with the row; above 16 warps, or 8 for many rows, lanes have more chunks, as many as their registers allow.
 PREFERRED_CHUNKS = 2
 PREFERRED_WARPS = 8

@@ -21,7 +21,7 @@ from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import sharing_rows, why_not_ahead
 from .target import Target
 
-# Measured on an H200, see docs/measured.md: many rows of up to so many groups are fastest in one warp each, which waits
+# Measured on an H200, see docs/choices.md: many rows of up to so many groups are fastest in one warp each, which waits
 # for no other.
 SINGLE_WARP_GROUPS = 3
 # Rows that share a block fill blocks of this many threads.

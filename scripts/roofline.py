@@ -12,7 +12,7 @@ from dataclasses import dataclass
 # an instruction each; float additions and products, 128; integers and logic, 64; special functions and conversions, 16;
 # the L1 cache moves 128 bytes, 32 words. docs/performance.md lists the sources, and which are unconfirmed.
 RATES = {"issue": 128, "fma": 128, "alu": 64, "xu": 16, "lsu": 32}
-# The share of issue slots that a kernel bound by them fills, by ncu on an H200: docs/measured.md. Nothing is fitted.
+# The share of issue slots that a kernel bound by them fills, by ncu on an H200: docs/choices.md. Nothing is fitted.
 BUSY_SHARE = 0.80
 # The fraction of NVIDIA's stated bandwidth that a copy reaches: 0.87 to 0.89 on an H200 from 340 MB on,
 # docs/benchmarks.
