@@ -68,9 +68,9 @@ class _Machine(Numbers):
     def run(self) -> None:
         end = len(self.instructions)
         for _ in range(4_000_000):
-            places = np.where(self.waits == 0, self.pc, end)
             if self.sent:
                 self._receive(self.order.arriving(len(self.sent)))
+            places = np.where(self.waits == 0, self.pc, end)
             can_advance = (places < end).reshape(self.grid, -1, 32).any(axis=2)
             if not can_advance.any():
                 if self.sent:
