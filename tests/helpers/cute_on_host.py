@@ -33,11 +33,17 @@ from jitnorm.toolchains.nvrtc import Nvrtc
 from jitnorm.toolchains.nvrtc_program import ptx_of as compiled_ptx
 
 Arrays = dict[str, NDArray[Any]]
-_DTYPES = {"Float16": np.uint16, "BFloat16": np.uint16, "float": np.float32, "UInt8": np.uint8, "Float8E4M3": np.uint8}
+DTYPES_IN_C = {
+    "Float16": np.uint16,
+    "BFloat16": np.uint16,
+    "float": np.float32,
+    "UInt8": np.uint8,
+    "Float8E4M3": np.uint8,
+}
 _ALIGNMENT = 256
 # With reciprocals that are none, or no normal floats, or of a negative number.
 _UNUSUAL_SCALES = (0.0, 1e-41, 3e38, np.inf, np.nan, -0.0, 2.0**126, 2.0**-126, -0.5)
-_POISON = 0xA5
+POISON = 0xA5
 
 
 @cache
@@ -69,10 +75,10 @@ def make_arrays(config: KernelConfig, rows: int, kind: str, seed: int = 0) -> Ar
 def _array(
     config: KernelConfig, argument: TensorArgument, shape: tuple[int, ...], rows: int, kind: str, seed: int
 ) -> NDArray[Any]:
-    dtype = np.dtype(np.int32 if argument.dtypes == ("int32",) else _DTYPES[argument.c_type])
+    dtype = np.dtype(np.int32 if argument.dtypes == ("int32",) else DTYPES_IN_C[argument.c_type])
     if argument.is_output:
         size = int(np.prod(shape)) * dtype.itemsize
-        fill = _POISON
+        fill = POISON
         return np.full(size, fill, np.uint8).view(dtype).reshape(shape)
     if dtype == np.int32:
         return np.zeros(shape, dtype)
@@ -115,7 +121,7 @@ def run_on_host(
     for name, array in arrays.items():
         offsets[name] = end
         end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT + _ALIGNMENT
-    memory = np.full(end, _POISON, np.uint8)
+    memory = np.full(end, POISON, np.uint8)
     for name, array in arrays.items():
         memory[offsets[name] :][: array.nbytes] = array.reshape(-1).view(np.uint8)
     parameters: list[int | float] = []
@@ -141,7 +147,7 @@ def run_on_host(
     )
     for name, array in arrays.items():
         found = memory[offsets[name] :][: array.nbytes + _ALIGNMENT]
-        assert (found[array.nbytes :] == _POISON).all(), f"{name}: something was written behind it"
+        assert (found[array.nbytes :] == POISON).all(), f"{name}: something was written behind it"
         array[...] = found[: array.nbytes].view(array.dtype).reshape(array.shape)
 
 
@@ -189,5 +195,5 @@ def _written(config: KernelConfig, target: Target, name: str, array: NDArray[Any
     if name != "partials":
         return array
     most = most_segments(config.hidden_size) // segments_of_cluster(config, target)
-    assert (array[most:].view(np.uint8) == _POISON).all(), "rows are written that are folded"
+    assert (array[most:].view(np.uint8) == POISON).all(), "rows are written that are folded"
     return sum_rows_f32(array[:most])

@@ -7,6 +7,7 @@ meet again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from warp_orders import NewOrder, Together, WarpOrder
 _UNKNOWN = 0xA5  # a byte that is on its way
 _OF_WARP, _OF_BLOCK, _OF_CLUSTER = 1, 2, 3  # barriers
 _FOR_BYTES = 255  # that an mbarrier counts
+_STEPS_BETWEEN_RELEASES = 64
+_STEP_NANOSECONDS = 1000  # that an instruction takes, for those who look at the clock
 _CLUSTER_SHIFT = 24  # a shared address of a cluster: the block's rank plus 1, above these bits
 
 
@@ -34,9 +37,29 @@ def run_ptx(
     """Run the only kernel of `ptx`, whose pointers are offsets into the bytes of `memory`, with its warps together or
     in another order.
     """
+    run_launches(ptx, memory, [parameters], grid, block, cluster, order=order)
+
+
+def run_launches(
+    ptx: str,
+    memory: Array,
+    parameters: Sequence[list[int | float] | None],
+    grid: int,
+    block: int,
+    cluster: int,
+    *,
+    order: NewOrder,
+) -> None:
+    """Run several launches of a kernel at once, such as those of ranks, with the parameters of each; None for one that
+    is not made.
+    """
     machine = _Machine(ptx, memory, parameters, grid, block, cluster, order())
     with np.errstate(all="ignore"):
         machine.run()
+
+
+def _bits_of(parameter: int | float) -> int:
+    return int(np.float32(parameter).view(np.uint32)) if isinstance(parameter, float) else parameter & (1 << 64) - 1
 
 
 def _bytes_from(at: Array, size: int) -> Array:
@@ -45,38 +68,47 @@ def _bytes_from(at: Array, size: int) -> Array:
     return addresses
 
 
+def _space_of(modifiers: list[str]) -> str:
+    """The space of an access, which is global if it is not named."""
+    return next((each for each in modifiers if each.partition("::")[0] in ("global", "shared", "param")), "global")
+
+
 class _Machine(Numbers):
     def __init__(
-        self, ptx: str, memory: Array, parameters: list[int | float], grid: int, block: int, cluster: int,
-        order: WarpOrder,
+        self, ptx: str, memory: Array, parameters: Sequence[list[int | float] | None], grid: int, block: int,
+        cluster: int, order: WarpOrder,
     ) -> None:  # fmt: skip
         self.instructions, self.labels, symbols = parse_ptx(ptx)
-        super().__init__(grid, block, symbols)
+        super().__init__(len(parameters), grid, block, symbols)
         self.memory, self.cluster, self.order = memory, cluster, order
-        bits = [np.float32(p).view(np.uint32) if isinstance(p, float) else p & (1 << 64) - 1 for p in parameters]
-        self.parameters = [np.uint64(p) for p in bits]
-        self.shared = np.zeros((grid, SHARED_BYTES), np.uint8)
+        made = next(filter(None, parameters))
+        self.parameters = np.array([list(map(_bits_of, each or [0] * len(made))) for each in parameters], np.uint64)
+        self.shared = np.zeros((self.grid, SHARED_BYTES), np.uint8)
         self.barriers: dict[tuple[int, int], list[int]] = {}
         # Those on their way: threads, the groups that each has them in, where to in the shared memory, and what.
         self.copies: list[tuple[Array, Array, Array, Array]] = []
         self.groups = np.zeros(self.count, np.int64)  # that each thread has committed
-        self.pc = np.zeros(self.count, np.int64)
+        is_made = np.array([each is not None for each in parameters])
+        self.pc = np.where(is_made[self.launch], 0, len(self.instructions))
         self.waits = np.zeros(self.count, np.uint8)  # at which barrier
         self.expected = np.zeros(self.count, np.int64)  # threads there, if they are not all of the block
         self.sent: list[tuple[int, Array, tuple[int, int]]] = []  # to where, what, and the barrier that counts it
+        self.votes: dict[str, Array] = {}  # by register, the threads that await the votes of their block
 
     def run(self) -> None:
         end = len(self.instructions)
-        for _ in range(4_000_000):
+        for step in range(4_000_000):
             if self.sent:
                 self._receive(self.order.arriving(len(self.sent)))
+            if step % _STEPS_BETWEEN_RELEASES == 0:  # threads that wait in a loop for others can always advance
+                self._release()
             places = np.where(self.waits == 0, self.pc, end)
             can_advance = (places < end).reshape(self.grid, -1, 32).any(axis=2)
             if not can_advance.any():
                 if self.sent:
                     self._receive(np.zeros(1, np.int64))
                 elif self.waits.any():
-                    self._release()
+                    assert self._release(), "threads wait for others at another barrier"
                 else:
                     return
                 continue
@@ -84,11 +116,12 @@ class _Machine(Numbers):
             at = int(places.min())
             self.active = np.flatnonzero(places == at)
             self.pc[self.active] += 1
+            self.special["%globaltimer"] += _STEP_NANOSECONDS
             self._execute(self.instructions[at])
         raise AssertionError("the kernel does not end")
 
-    def _release(self) -> None:
-        """Once all threads wait at a barrier or have ended, release those whose warp, block or cluster is complete."""
+    def _release(self) -> bool:
+        """Release the threads at a barrier whose warp, block or cluster is complete; whether there are any."""
         is_released = np.zeros(self.count, bool)
         warp = np.arange(self.count) // 32
         for barrier, group in ((_OF_WARP, warp), (_OF_BLOCK, self.block), (_OF_CLUSTER, self.block // self.cluster)):
@@ -98,8 +131,9 @@ class _Machine(Numbers):
         for barrier in np.unique(self.waits[(self.waits > _OF_CLUSTER) & (self.waits < _FOR_BYTES)]):
             waits = self.waits == barrier
             is_released |= waits & (np.bincount(self.block[waits], minlength=self.grid)[self.block] == self.expected)
-        assert is_released.any(), "threads wait for others at another barrier"
         self.waits[is_released] = 0
+        self._count_votes(is_released)
+        return bool(is_released.any())
 
     def _execute(self, instruction: Instruction) -> None:
         if instruction.predicate:
@@ -128,11 +162,11 @@ class _Machine(Numbers):
         return self.shared.reshape(-1), block * SHARED_BYTES + address
 
     def _do_ld(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        space, kind = modifiers[0], modifiers[-1]
+        space, kind = _space_of(modifiers), modifiers[-1]
         size = BITS[kind] // 8
         if space == "param":
             number = int(operands[1].strip("[]").rpartition("_")[2])
-            self.write(operands[0], np.full(self.active.size, self.parameters[number]))
+            self.write(operands[0], self.parameters[self.launch[self.active], number])
             return
         flat, at = self._bytes(space, operands[1])
         targets = operands[0].strip("{}").replace(" ", "").split(",")
@@ -149,7 +183,7 @@ class _Machine(Numbers):
             self.sent += zip(at.tolist(), values, self._barriers(operands[2]), strict=True)
             return
         size = BITS[modifiers[-1]] // 8
-        flat, at = self._bytes(modifiers[0], operands[0])
+        flat, at = self._bytes(_space_of(modifiers), operands[0])
         sources = operands[1].strip("{}").replace(" ", "").split(",")
         assert not (at % (size * len(sources))).any(), "misaligned store"
         for i, source in enumerate(sources):
@@ -166,11 +200,23 @@ class _Machine(Numbers):
             self._count_bytes(barrier, value.size)
 
     def _do_red(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        assert modifiers == ["global", "max", "u32"]
-        values = self.read(operands[1], 32).astype(np.uint32)
-        for at, value in zip(self._address(operands[0]), values, strict=True):
-            word = self.memory[int(at) : int(at) + 4].view(np.uint32)
-            word[0] = max(word[0], value)
+        self._update(modifiers, *operands)
+
+    def _do_atom(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        self.write(operands[0], self._update(modifiers, *operands[1:]))
+
+    def _update(self, modifiers: list[str], address: str, operand: str) -> Array:
+        """Let one thread after the other update a word; what each found there."""
+        *where, operator, kind = modifiers
+        assert where[-1] == "global"
+        dtype = np.dtype(f"u{BITS[kind] // 8}")
+        found = np.zeros(self.active.size, np.uint64)
+        values = self.read(operand, BITS[kind]).astype(dtype)
+        for i, (at, value) in enumerate(zip(self._address(address).astype(np.int64), values, strict=True)):
+            word = self.memory[at : at + dtype.itemsize].view(dtype)
+            found[i] = word[0]
+            word[0] = {"add": np.add, "max": np.maximum, "or": np.bitwise_or}[operator](word[0], value)
+        return found
 
     def _do_mapa(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         rank = self.read(operands[2]) + np.uint64(1)
@@ -277,7 +323,22 @@ class _Machine(Numbers):
     def _do_cvta(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         self.write(operands[0], self.read(operands[1]))
 
+    def _count_votes(self, is_released: Array) -> None:
+        """Tell the threads of blocks that have all voted whether all said so."""
+        for register, is_voting in self.votes.items():
+            voters = np.flatnonzero(is_voting & is_released)
+            votes, blocks = self.registers[register], self.block[voters]
+            is_against = np.bincount(blocks, votes[voters] == 0, self.grid) > 0
+            votes[voters] = ~is_against[blocks]
+            is_voting[voters] = False
+
     def _do_bar(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers[0] == "red":
+            assert modifiers[1:] == ["and", "pred"]
+            self.write(operands[0], self.read(operands[2], 1), 1)
+            self.votes.setdefault(operands[0], np.zeros(self.count, bool))[self.active] = True
+            self.waits[self.active] = _OF_BLOCK
+            return
         self.waits[self.active] = _OF_WARP if modifiers[0] == "warp" else _OF_BLOCK
         if len(operands) > 1:
             self.waits[self.active] = _OF_CLUSTER + self.read(operands[0], 32)

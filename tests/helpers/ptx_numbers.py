@@ -63,11 +63,12 @@ class Numbers(Registers):
     def _do_prmt(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["b32"]
         low, high, selectors = (self.read(operand, 32) for operand in operands[1:])
-        assert not (selectors & np.uint64(0x8888)).any(), "signs are not replicated here"
         both, result = high << np.uint64(32) | low, np.zeros_like(low)
         for i in range(4):
-            byte = selectors >> np.uint64(4 * i) & np.uint64(7)
-            result |= (both >> (byte * np.uint64(8)) & np.uint64(0xFF)) << np.uint64(8 * i)
+            selector = selectors >> np.uint64(4 * i)
+            byte = both >> ((selector & np.uint64(7)) * np.uint64(8)) & np.uint64(0xFF)
+            sign = np.where(byte >> np.uint64(7), np.uint64(0xFF), np.uint64(0))
+            result |= np.where(selector & np.uint64(8), sign, byte) << np.uint64(8 * i)
         self.write(operands[0], result, 32)
 
     def _do_bfi(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
@@ -151,8 +152,11 @@ class Numbers(Registers):
             self.write(operands[0], product, 2 * BITS[kind])
         elif modifiers[0] == "hi":
             kind = modifiers[1]
-            factors = (self.extended(operand, kind) for operand in operands[1:])
-            high = _high_words(*factors) if kind == "u64" else np.multiply(*factors) >> np.uint64(BITS[kind])
+            a, b = (self.extended(operand, kind) for operand in operands[1:])
+            if BITS[kind] == 64:
+                high = _high_words(a, b) - (a * _sign(b) + b * _sign(a) if kind == "s64" else np.uint64(0))
+            else:
+                high = a * b >> np.uint64(BITS[kind])
             self.write(operands[0], high, BITS[kind])
         else:
             assert modifiers[0] == "lo"
@@ -352,6 +356,11 @@ def _rounded(values: Array, kind: str) -> Array:
     limit = float(ml_dtypes.finfo(dtype).max)
     codes = np.clip(values, -limit, limit).astype(dtype).view(np.uint8)
     return np.where(nan, 0x7F, codes).astype(np.uint64)
+
+
+def _sign(numbers: Array) -> Array:
+    """1 for numbers that are negative as signed ones."""
+    return numbers >> np.uint64(63)
 
 
 def _high_words(a: Array, b: Array) -> Array:

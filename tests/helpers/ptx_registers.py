@@ -30,18 +30,23 @@ BITS = {
 
 
 class Registers:
-    """The registers of a grid's threads.
+    """The registers of the threads of one or more grids, whose blocks are numbered one grid after the other.
 
     Attributes:
         active: the numbers of the threads that an instruction is executed by.
         symbols: names that stand for addresses.
     """
 
-    def __init__(self, grid: int, block: int, symbols: dict[str, int]) -> None:
-        threads = np.arange(grid * block)
-        self.count, self.grid, self.symbols = grid * block, grid, symbols
+    def __init__(self, launches: int, grid: int, block: int, symbols: dict[str, int]) -> None:
+        self.grid, self.symbols = launches * grid, symbols
+        self.count = self.grid * block
+        threads = np.arange(self.count)
         self.tid, self.block = threads % block, threads // block
-        self.special = {"%tid.x": self.tid, "%ctaid.x": self.block, "%nctaid.x": np.full(self.count, self.grid)}
+        self.launch = self.block // grid
+        self.special = {
+            "%tid.x": self.tid, "%ctaid.x": self.block % grid, "%nctaid.x": np.full(self.count, grid),
+            "%globaltimer": np.zeros(self.count, np.int64),
+        }  # fmt: skip
         self.registers: dict[str, Array] = {}
         self.active = threads
 

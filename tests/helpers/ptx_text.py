@@ -1,4 +1,4 @@
-"""The text of PTX: its instructions, the targets of labels, and the arrays in shared memory."""
+"""The text of PTX: its instructions, the targets of labels, and what is in shared memory."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ class Instruction(NamedTuple):
 
 @cache
 def parse_ptx(ptx: str) -> tuple[list[Instruction], dict[str, int], dict[str, int]]:
-    """Parse the instructions, the targets of labels, and the addresses of arrays in shared memory."""
+    """Parse the instructions, the targets of labels, and the addresses of what is in shared memory."""
     shared, top = {}, 1024
-    found_arrays = re.findall(r"\.shared \.align (\d+) \.b8 ([\w$]+)\[(\d*)\]", ptx)
-    for alignment, name, size in sorted(found_arrays, key=lambda found: not found[2]):  # the dynamic one is last
+    found = re.findall(r"\.shared \.align (\d+) \.[bu](\d+) ([\w$]+)(?:\[(\d*)\])?;", ptx)
+    is_dynamic = [f".b8 {name}[]" in ptx for *_, name, _ in found]
+    for (alignment, bits, name, count), _ in sorted(zip(found, is_dynamic, strict=True), key=lambda each: each[1]):
         top = -(-top // int(alignment)) * int(alignment)
         shared[name] = top
-        top += int(size or 0)
+        top += int(count or 1) * int(bits) // 8
     assert top <= SHARED_BYTES
     entry = ptx.index(".reqntid" if ".reqntid" in ptx else ".maxntid")
     body = re.sub(r"//.*", "", ptx[entry:].partition("{")[2].rpartition("}")[0])
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
-    # A block of inline assembly has braces on lines of their own.
-    for line in re.split(r"[;\n]", re.sub(r"(?m)^\s*[{}]\s*$", "", body)):
+    # A block of inline assembly has braces on lines of their own, and registers of its own.
+    flat = re.sub(r"(?ms)^\s*\{\s*$(.*?)^\s*\}\s*$", _with_own_registers, body)
+    for line in re.split(r"[;\n]", flat):
         text = line.strip()
         while found := re.match(r"([$\w]+):\s*", text):
             labels[found[1]] = len(instructions)
@@ -45,3 +47,11 @@ def parse_ptx(ptx: str) -> tuple[list[Instruction], dict[str, int], dict[str, in
         operands = re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^\s,{}\[\]]+", parsed[4])
         instructions.append(Instruction(parsed[2] or "", bool(parsed[1]), parsed[3], tuple(operands)))
     return instructions, labels, shared
+
+
+def _with_own_registers(block: re.Match[str]) -> str:
+    """The instructions of a block, with names for its registers that no other block has."""
+    text = block[1]
+    for name in re.findall(r"\.reg \.\w+\s+(%?\w+);", text):
+        text = re.sub(rf"{name}(?!\w)", f"{name}_of_{block.start()}", text)
+    return text

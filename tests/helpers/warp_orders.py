@@ -45,7 +45,10 @@ class FirstAhead(Together):
 
 
 class Drawn:
-    """Some warps for some instructions, then others; what blocks send arrives late, and not in its order."""
+    """Some warps for some instructions, then others; what blocks send arrives late, and not in its order.
+
+    Often a single one: of several that advance, those that wait in a loop for another would otherwise stay the last.
+    """
 
     def __init__(self, seed: int) -> None:
         self._numbers = np.random.default_rng(seed)
@@ -55,10 +58,25 @@ class Drawn:
     def advancing(self, can_advance: Array) -> Array:
         self._steps -= 1
         if self._favoured is None or self._steps < 0 or not (self._favoured & can_advance).any():
-            self._favoured = self._numbers.random(can_advance.shape) < self._numbers.random()
+            share = self._numbers.choice((0.0, self._numbers.random()))
+            self._favoured = self._numbers.random(can_advance.shape) < share
             self._favoured[tuple(self._numbers.choice(np.argwhere(can_advance)))] = True
             self._steps = int(self._numbers.integers(_MOST_STEPS))
         return can_advance & self._favoured
 
     def arriving(self, count: int) -> Array:
         return np.flatnonzero(self._numbers.random(count) < 1 / _MOST_STEPS)
+
+
+class HalfLater(Drawn):
+    """The second half of all blocks, such as those of another rank, begins after so many instructions."""
+
+    def __init__(self, seed: int, steps: int) -> None:
+        super().__init__(seed)
+        self._before = steps
+
+    def advancing(self, can_advance: Array) -> Array:
+        self._before -= 1
+        first = can_advance.copy()
+        first[len(first) // 2 :] &= self._before < 0
+        return super().advancing(first if first.any() else can_advance)
