@@ -23,7 +23,7 @@ from warp_orders import NewOrder
 from jitnorm.comm.layout import NOT_YET, STATUS_WORDS, Layout
 
 _LINE = 256
-_BYTES = 1 << 22  # of the memory of all ranks
+_BYTES = 1 << 24  # of the memory of all ranks
 
 
 class RanksOnHost:
@@ -108,7 +108,7 @@ class RanksOnHost:
     def _place(self, size: int) -> int:
         """An address of so many bytes that nothing else has, with some behind them."""
         at, self._end = self._end, self._end + round_up(size, _LINE) + _LINE
-        assert self._end <= _BYTES
+        assert self._end <= _BYTES, "the memory of all ranks is too small"
         return at
 
     def _fill(self, at: int, array: NDArray[np.generic]) -> None:
