@@ -10,6 +10,7 @@ import numpy as np
 from ptx_registers import Array
 
 _MOST_STEPS = 256
+_SMALL_SHARE = 1 / 32
 
 
 class WarpOrder(Protocol):
@@ -47,7 +48,7 @@ class FirstAhead(Together):
 class Drawn:
     """Some warps for some instructions, then others; what blocks send arrives late, and not in its order.
 
-    Often a single one: of several that advance, those that wait in a loop for another would otherwise stay the last.
+    Often few of them: of many that advance, those that wait in a loop for another would otherwise stay the last.
     """
 
     def __init__(self, seed: int) -> None:
@@ -58,7 +59,7 @@ class Drawn:
     def advancing(self, can_advance: Array) -> Array:
         self._steps -= 1
         if self._favoured is None or self._steps < 0 or not (self._favoured & can_advance).any():
-            share = self._numbers.choice((0.0, self._numbers.random()))
+            share = self._numbers.choice((_SMALL_SHARE, self._numbers.random()))
             self._favoured = self._numbers.random(can_advance.shape) < share
             self._favoured[tuple(self._numbers.choice(np.argwhere(can_advance)))] = True
             self._steps = int(self._numbers.integers(_MOST_STEPS))

@@ -18,7 +18,7 @@ except ToolchainMissingError as error:
 
 from cute_on_host import assert_same, make_arrays, run_on_host
 from expected import assert_same_bytes
-from warp_orders import Drawn, FirstAhead
+from warp_orders import Drawn, FirstAhead, NewOrder
 
 from jitnorm.reference import sum_rows_f32
 
@@ -56,10 +56,10 @@ def test_segments_of_several_rows_have_the_bytes_of_the_cpu() -> None:
     assert_same(config, Target("sm_90a"), 1030, "random", is_cuda=True)
 
 
-def test_a_cluster_exchanges_the_sums_of_one_row_after_another() -> None:
-    config = KernelConfig.parse("rmsnorm:hidden_size=16400,backward=true")
-    for order in (FirstAhead, partial(Drawn, 0)):
-        assert_same(config, Target("sm_90a"), 300, "random", order=order, is_cuda=True)
+@pytest.mark.parametrize(("size", "rows", "order"), [(16400, 300, FirstAhead), (4112, 140, partial(Drawn, 0))])
+def test_a_cluster_exchanges_the_sums_of_one_row_after_another(size: int, rows: int, order: NewOrder) -> None:
+    config = KernelConfig.parse(f"rmsnorm:hidden_size={size},backward=true")
+    assert_same(config, Target("sm_90a"), rows, "random", order=order, is_cuda=True)
 
 
 @pytest.mark.parametrize("text", [f"rmsnorm:hidden_size={size},backward=true" for size in (128, 2048)])
