@@ -1,7 +1,7 @@
 """Sweeps: tests of one property at each point of a grid, of which a run takes only some points.
 
-`tests/sweeps.txt` names them. A run has a turn, by default the day, and takes every sixteenth case of each sweep;
-sixteen turns take them all. The other cases are marked `exhaustive`.
+`tests/sweeps.txt` names them. A run has a turn, by default the day, and takes every 24th case of each sweep, so that 24
+turns take them all. The other cases are marked `exhaustive`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from zlib import crc32
 
 import pytest
 
-TURNS = 16
+TURNS = 24
 NAMES = frozenset(Path(__file__).parents[1].joinpath("sweeps.txt").read_text(encoding="utf-8").split())
 
 
