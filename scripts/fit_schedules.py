@@ -1,10 +1,13 @@
 """Fits schedules for rows of any length to measurements of `scripts/schedule_regret.py`.
 
-    python scripts/fit_schedules.py FILE... [--target sm_90a] [--keep] [--out FILE]
+    python scripts/fit_schedules.py FILE... [--again FILE...] [--target sm_90a] [--keep | --candidates FORMS]
+        [--out FILE]
 
 Shows how much longer calls take than with the fastest schedule, with forms fitted without the lengths at which they are
-judged; `--out` writes the forms fitted to all lengths, by default those that jitnorm ships. With `--keep`, forms that
-jitnorm ships stay where others do not gain 1 or 2 %: they were fitted to other measurements. Needs scikit-learn.
+judged; `--out` says where to write the forms fitted to all lengths, by default over those that jitnorm ships. With
+`--keep`, these stay where others do not gain 0.5 or 1 %: they were fitted to other measurements. With `--candidates`,
+each range of lengths keeps its shipped form unless that of another file gains 1.5 % in measurements of both; the files
+after `--again` are those that the shipped forms were fitted to. Needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ from pathlib import Path
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
 
+from jitnorm.fitted_forms import read_forms
 from jitnorm.sealed import read_sealed
 from jitnorm.tune.fit import Fitting, write_forms
 from jitnorm.tune.samples import Sample, read_samples
+from jitnorm.tune.settle import Settling
 from jitnorm.tuning import forms_file, forms_of
 
 
@@ -29,31 +34,43 @@ def main() -> None:
     """Judge, fit and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path, help="written by schedule_regret.py")
+    parser.add_argument(
+        "--again", nargs="+", default=[], type=Path, metavar="FILE", help="more of them, already counted"
+    )
     parser.add_argument("--target", type=Target, default=Target("sm_90a"), help="what was measured")
-    parser.add_argument("--keep", action="store_true", help="start from the forms that jitnorm ships")
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--keep", action="store_true", help="start from the forms that jitnorm ships")
+    start.add_argument("--candidates", type=Path, metavar="FORMS", help="choose between these and the shipped forms")
     parser.add_argument("--out", type=Path, help="file for the forms")
     wanted = parser.parse_args()
-    samples, target = read_samples(wanted.files), wanted.target
-    kept = forms_of(str(target), "shipped") if wanted.keep else {}
-    fitting = Fitting(samples, target, kept)
+    samples, target = read_samples([*wanted.files, *wanted.again]), wanted.target
+    shipped = forms_file(str(target))
+    kept, before = (forms_of(str(target), "shipped"), shipped) if wanted.keep or wanted.candidates else ({}, None)
+    if wanted.candidates:
+        fitting: Fitting = Settling(samples, target, kept, read_forms(wanted.candidates))
+    else:
+        fitting = Fitting(samples, target, kept)
     show_regret(samples, {
         "rules": [sample.regrets.get("", math.nan) for sample in samples],
         "before": [sample.regrets.get(sample.chosen, math.nan) for sample in samples],
         "fitted": fitting.unseen(),
     })  # fmt: skip
-    machines = [json.loads(path.read_text(encoding="utf-8").partition("\n")[0]) for path in wanted.files]
-    shipped = forms_file(str(target))
-    before = json.loads(read_sealed(shipped)) if wanted.keep else {"devices": [], "drivers": [], "samples": 0}
-    head = {
-        "target": str(target),
-        "devices": sorted({*before["devices"], *(each["device"] for each in machines)}),
-        "drivers": sorted({*before["drivers"], *(each["driver"] for each in machines)}),
-        "date": max(each["date"] for each in machines),
-        "samples": before["samples"] + len(samples),
-    }
     path = wanted.out or shipped
-    write_forms(head, fitting.fitted(), path)
+    write_forms({"target": str(target), **facts_of(wanted.files, before)}, fitting.fitted(), path)
     print(f"written: {path}")
+
+
+def facts_of(files: Sequence[Path], before: Path | None) -> dict[str, object]:
+    """Facts about what forms were fitted to: the measurements in files, and what the forms before were fitted to."""
+    lines = [path.read_text(encoding="utf-8").splitlines() for path in files]
+    machines = [json.loads(head) for head, *_ in lines]
+    known = json.loads(read_sealed(before)) if before else {"devices": [], "drivers": [], "samples": 0}
+    return {
+        "devices": sorted({*known["devices"], *(each["device"] for each in machines)}),
+        "drivers": sorted({*known["drivers"], *(each["driver"] for each in machines)}),
+        "date": max(each["date"] for each in machines),
+        "samples": known["samples"] + sum(len(samples) for _, *samples in lines),
+    }
 
 
 def show_regret(samples: Sequence[Sample], policies: dict[str, list[float]]) -> None:

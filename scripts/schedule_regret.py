@@ -1,11 +1,13 @@
 """Measures how much longer calls at random lengths take than with the fastest schedule that tuning finds.
 
-    python scripts/schedule_regret.py [--seed 0] [--step 16] [--sizes 2880,5120] [--seconds 400] [--jobs N] [--out FILE]
+    python scripts/schedule_regret.py [--seed 0] [--step 16] [--sizes 2880,5120] [--against FORMS] [--seconds 400]
+        [--jobs N] [--out FILE]
 
 Needs a GPU, torch and NVRTC. Each op of `jitnorm tune` is called at one length up to 32768 in all classes of rows, then
 at another, and so on until the time is up: worker processes build kernels ahead. With `--sizes`, each op is called at
-each of these lengths once, in drawn order. All times go to a file of JSON lines, the first of which describes the
-machine.
+each of these lengths once, in drawn order. With `--against`, only cases are measured to which other forms give another
+schedule, and only with that, their own and the rules'. All times go to a file of JSON lines, the first of which
+describes the machine.
 """
 
 from __future__ import annotations
@@ -25,12 +27,13 @@ from jitnorm.kernels.row_classes import ROW_CLASSES
 
 from jitnorm.bench import machine
 from jitnorm.commands.tune import target_here
+from jitnorm.fitted_forms import Forms, read_forms
 from jitnorm.launcher import load_or_build_launcher
 from jitnorm.store import user_cache
 from jitnorm.tune.ahead import built_ahead
 from jitnorm.tune.cases import OPS, Case
 from jitnorm.tune.meter import DeviceMeter
-from jitnorm.tune.regret import STEP, Regret, cases_of, configs_of, draw, regrets, shuffled
+from jitnorm.tune.regret import STEP, Regret, cases_of, compared, configs_of, draw, regrets, shuffled
 from jitnorm.warm.machine import worker_count
 from jitnorm.warm.plan import Job
 from jitnorm.warm.workers import run
@@ -46,6 +49,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the drawn lengths")
     parser.add_argument("--step", type=int, default=STEP, help="of the drawn lengths: they are multiples of it")
     parser.add_argument("--sizes", help="lengths to measure instead, separated by commas")
+    parser.add_argument("--against", type=Path, metavar="FORMS", help="file of other forms, to compare with")
     parser.add_argument("--seconds", type=float, default=400, help="when to stop")
     parser.add_argument("--jobs", type=int, help="processes that build; all cores by default")
     parser.add_argument("--out", type=Path, default=Path("regret.jsonl"), help="file for all times")
@@ -58,7 +62,8 @@ def main() -> None:
         print(f"{'op':18} {'class':6} {'H':>6} {'schedule':12} {'fastest':12} {'regret':>7} {'rules':>7}")
         # Measurements use one stream; docs/measured.md says why that matters.
         out.write(json.dumps({**asdict(machine.setup_of("cuda", [])), "streams": "few"}) + "\n")
-        for each in measured(drawn, wanted.jobs, deadline):
+        others = read_forms(wanted.against) if wanted.against else None
+        for each in measured(drawn, others, wanted.jobs, deadline):
             found.append(each)
             out.write(f"{each}\n")
             out.flush()
@@ -66,8 +71,10 @@ def main() -> None:
     show_summary(found)
 
 
-def measured(drawn: Iterator[tuple[str, int]], jobs: int | None, deadline: float) -> Generator[Regret, None, None]:
-    """Measure cases of drawn ops and lengths until the time is up."""
+def measured(
+    drawn: Iterator[tuple[str, int]], others: Forms | None, jobs: int | None, deadline: float
+) -> Generator[Regret, None, None]:
+    """Measure cases of drawn ops and lengths until the time is up, with other forms only those that differ by them."""
     target = target_here()
     machine.seed()
     os.environ["JITNORM_JIT"] = "auto"
@@ -85,6 +92,8 @@ def measured(drawn: Iterator[tuple[str, int]], jobs: int | None, deadline: float
         return DeviceMeter(case, target, "nvrtc", replays=replays)
 
     planned = (cases_of(op, size, target) for op, size in drawn)
+    if others is not None:
+        planned = (compared(cases, target, others) for cases in planned)
     with contextlib.closing(built_ahead(planned, jobs_of, build, at_once=len(OPS))) as ready:
         for cases in ready:
             for each in regrets(cases, target, meter_of, lambda what: print(what, file=sys.stderr)):

@@ -46,16 +46,14 @@ _ALIKE = 0.02
 # Another form for the next length must gain this much.
 _LEAST_GAIN = 0.002
 # A form that was fitted to other samples counts as if so many of these, each of which lost so much, were among the
-# present ones. At lengths that they were not fitted to, forms then lose 2.3 % in 1389 cases of 27 ops, if the choice of
-# 182 costs what the model predicts; without these samples 2.8 %, the kept ones 3.2 %.
-_KEPT_SAMPLES, _KEPT_COST = 20.0, 0.015
+# present ones: few, since both forms are measured before another replaces it (`settle.py`).
+_KEPT_SAMPLES, _KEPT_COST = 5.0, 0.015
 # What a form must gain to replace one that was fitted to other samples: for rows of at least so many groups; for
-# shorter ones, of which the shipped forms know many samples. With 0.005 for all, RMSNorm alone of 3203 x 640 took 1.45
-# times as long.
-_GAIN_OVER_KEPT, _GAIN_OF_SHORT_ROWS, _LONG_GROUPS = 0.01, 0.02, 17
+# shorter ones, of which the shipped forms know many samples.
+_GAIN_OVER_KEPT, _GAIN_OF_SHORT_ROWS, _LONG_GROUPS = 0.005, 0.01, 17
 # Forms are judged by models each of which was fitted without one of so many parts of the lengths.
 _FOLDS = 5
-_GROUPS = range(2, MOST_GROUPS + 1)
+GROUPS = range(2, MOST_GROUPS + 1)
 # The last group of a row is half full, so that rows fit side by side; full but for a block, so that few do; or whole.
 _ENDS = ("half", "odd", "whole")
 
@@ -254,7 +252,7 @@ class Fitting:
         """A kernel's schedules by all forms, at all numbers of groups with the first end, then with the others."""
         considered = [form for form in self._forms if form in self._considered[key]]
         places = [self._forms.index(form) for form in considered]
-        configs = [_with_groups(config, groups, end) for end in _ENDS for groups in _GROUPS]
+        configs = [_with_groups(config, groups, end) for end in _ENDS for groups in GROUPS]
 
         def schedules_at(config: KernelConfig) -> list[str | None]:
             found: list[str | None] = [None] * len(self._forms)
@@ -283,7 +281,7 @@ class Fitting:
         Those in clusters are followed by the best of the others, for targets that have no clusters.
         """
         is_whole, best, chosen = end == "whole", None, []
-        for groups, costs in zip(_GROUPS, predicted, strict=True):
+        for groups, costs in zip(GROUPS, predicted, strict=True):
             kept = self._kept_form(key, row_class, groups, is_whole, costs)
             estimates = evidence.estimates(evidence.weights(key, groups, is_whole), costs, kept)
             usual, least_gain = (best, _LEAST_GAIN) if kept is None else (kept, _gain(groups))
@@ -297,10 +295,14 @@ class Fitting:
     def _kept_form(
         self, key: KernelConfig, row_class: str, groups: int, is_whole: bool, predicted: Floats
     ) -> int | None:
-        """The place of the form fitted to other samples: the first that has a schedule; None if none was or has."""
+        """The place of the form fitted to other samples; None if none was or has a schedule."""
         kept = self._kept.get((str(key), row_class))
-        forms = form_at(groups, kept, is_whole=is_whole).split("|") if kept else ()
-        return next((place for place in map(self._forms.index, forms) if math.isfinite(predicted[place])), None)
+        return self._place(form_at(groups, kept, is_whole=is_whole), predicted) if kept else None
+
+    def _place(self, forms: str, predicted: Floats) -> int | None:
+        """The place of the first of several forms that has a schedule, so that its predicted cost is finite."""
+        places = map(self._forms.index, forms.split("|"))
+        return next((place for place in places if math.isfinite(predicted[place])), None)
 
     def _with_others(self, forms: Sequence[str], others: Sequence[str], predicted: Floats) -> Iterator[str]:
         """The forms, each with another if it has no schedule, so that its predicted cost is infinite."""
@@ -312,7 +314,7 @@ class Fitting:
 
 def _ranges(forms: Iterable[str]) -> str:
     """The text of the forms of all numbers of groups."""
-    runs = (next(run) for _, run in groupby(zip(_GROUPS, forms, strict=True), key=lambda each: each[1]))
+    runs = (next(run) for _, run in groupby(zip(GROUPS, forms, strict=True), key=lambda each: each[1]))
     return " ".join(f"{groups}:{form}" for groups, form in runs)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
 from jitnorm.bench.cases import op_named
+from jitnorm.fitted_forms import Forms
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import round_up
 from jitnorm.kernels.row_classes import MANY_ELEMENTS, ROW_CLASSES, class_of
@@ -121,6 +122,19 @@ def _with_many_rows(case: Case) -> Case:
 def chosen(case: Case, target: Target) -> str:
     """Return the schedule that calls of a case get, by the forms that jitnorm ships; empty for the rules'."""
     return schedule_for(case.config, target, case.row_class, {}, forms_of(target.name, "shipped"))
+
+
+def compared(cases: Sequence[Case], target: Target, others: Forms) -> list[Case]:
+    """The cases that get another schedule by other forms, each with that one alone to compare.
+
+    Args:
+        cases: the cases, as `cases_of` gives them.
+        target: what the kernels are built for.
+        others: forms that jitnorm does not ship.
+    """
+    schedules = [schedule_for(case.config, target, case.row_class, {}, others) for case in cases]
+    pairs = zip(cases, schedules, strict=True)
+    return [replace(case, schedules=(other,)) for case, other in pairs if other != chosen(case, target)]
 
 
 def configs_of(case: Case, target: Target) -> tuple[KernelConfig, ...]:

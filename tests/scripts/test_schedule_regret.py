@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Generator, Sequence
+from itertools import product
 from pathlib import Path
 
 import fit_schedules
@@ -17,7 +18,10 @@ from jitnorm.kernels.target import Target
 
 from jitnorm.bench.results import Setup
 from jitnorm.fitted_forms import form_at, read_forms
+from jitnorm.tune import regret
 from jitnorm.tune.cases import Case
+from jitnorm.tune.fit import FittedForms, write_forms
+from jitnorm.tune.samples import key_of, read_samples
 from jitnorm.tuning import forms_file
 from jitnorm.warm.plan import Job, Outcome
 
@@ -39,18 +43,26 @@ def build(jobs: Sequence[Job], count: int, backend: str) -> Generator[Outcome, N
 
 
 @pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    """The file of a run that ends after one length of each of two ops."""
-    out = tmp_path / "regret.jsonl"
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for a GPU, and one length of each of two ops."""
     monkeypatch.setattr(schedule_regret, "target_here", lambda: Target("sm_90a"))
     monkeypatch.setattr(schedule_regret.machine, "setup_of", lambda *_: Setup("2026-11-25", "stand-in", "1.0", {}))
     monkeypatch.setattr(schedule_regret, "load_or_build_launcher", lambda cache: None)
     monkeypatch.setattr(schedule_regret, "DeviceMeter", FewerChunks)
     monkeypatch.setattr(schedule_regret, "run", build)
     monkeypatch.setattr(schedule_regret, "draw", lambda ops, seed, step: iter([("rmsnorm", 5008), ("silu", 9008)]))
-    monkeypatch.setattr(sys, "argv", ["schedule_regret.py", "--seconds", "600", "--out", str(out)])
+
+
+def measure(out: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> Path:
+    monkeypatch.setattr(sys, "argv", ["schedule_regret.py", "--seconds", "600", "--out", str(out), *options])
     schedule_regret.main()
     return out
+
+
+@pytest.fixture
+def measured(gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The file of a run that measures both."""
+    return measure(tmp_path / "regret.jsonl", monkeypatch)
 
 
 def test_every_schedule_of_every_case_is_written(measured: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,3 +102,28 @@ def test_forms_of_other_kernels_are_kept_and_their_samples_counted(
     shipped, found = (json.loads(path.read_text()) for path in (forms_file("sm_90a"), out))
     assert found["samples"] == shipped["samples"] + 12
     assert found["devices"] == sorted({*shipped["devices"], "stand-in"})
+
+
+def test_cases_that_other_forms_change_are_measured_with_both_schedules_and_the_better_form_stays(
+    measured: Path, gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidates, compared, out = (tmp_path / name for name in ("candidates.json", "compared.jsonl", "forms.json"))
+    keys = dict.fromkeys(str(key_of(sample.config)) for sample in read_samples([measured]))
+    kernels = list(product(keys, ROW_CLASSES))
+    shipped = dict.fromkeys(kernels, "2:2")
+    write_forms({}, [FittedForms(*kernel, "2:1") for kernel in kernels], candidates)
+    for module in (fit_schedules, regret):
+        monkeypatch.setattr(module, "forms_of", lambda *_: shipped)
+    measure(compared, monkeypatch, "--against", str(candidates))
+    _, *lines = map(json.loads, compared.read_text().splitlines())
+    # The other op's rows of 18 groups have the same schedule by both forms.
+    assert [line["op"] for line in lines] == ["rmsnorm"] * len(classes_of(5008))
+    assert all(line["schedule"] in line["times"] and 2 <= len(line["times"]) <= 3 for line in lines)
+    options = [str(compared), "--again", str(measured), "--candidates", str(candidates), "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", ["fit_schedules.py", *options])
+    fit_schedules.main()
+    assert {form_at(10, forms) for (key, _), forms in read_forms(out).items() if key.startswith("rmsnorm")} == {"1"}
+    assert json.loads(out.read_text())["samples"] == json.loads(forms_file("sm_90a").read_text())["samples"] + 6
+    shipped.update(read_forms(out))
+    measure(compared, monkeypatch, "--against", str(candidates))
+    assert len(compared.read_text().splitlines()) == 1

@@ -55,7 +55,7 @@ def test_a_kernel_without_samples_of_a_length_learns_from_others_that_are_alike(
 
 def test_a_kept_form_stays_unless_another_gains_much() -> None:
     kept = {(str(NORM), "usual"): "2:2 12:1w"}
-    little = [sample(groups, {"1w": 0.0, "2": 0.02}) for groups in (5, 6, 7, 8)]
+    little = [sample(groups, {"1w": 0.0, "2": 0.005}) for groups in (5, 6, 7, 8)]
     much = [sample(groups, {"1w": 0.3, "2": 0.0}) for groups in (30, 32, 34, 36)]
     (found,) = (each.forms for each in Fitting([*little, *much], HOPPER, kept).fitted() if each.row_class == "usual")
     assert [form_at(groups, found) for groups in (6, 14, 33)] == ["2", "1w", "2"]

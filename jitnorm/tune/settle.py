@@ -1,0 +1,127 @@
+"""Settles which newly fitted forms replace those that jitnorm ships: the ones that gain where both were measured.
+
+A fit as a whole gains less than its gains promise, since it chooses what a few samples, by chance, found fast. So cases
+at other drawn lengths are measured with the schedules of both, and each range of lengths has the form that costs less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from jitnorm.fitted_forms import BY_RULE, Forms, form_at, has_whole_groups
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.registers import groups_of
+from jitnorm.kernels.row_classes import ROW_CLASSES
+from jitnorm.kernels.target import Target
+from jitnorm.tune.cost_model import Floats
+from jitnorm.tune.fit import GROUPS, Evidence, Fitting
+from jitnorm.tune.samples import Sample, forms_in
+
+# What a candidate must gain, by the estimates.
+_LEAST_GAIN = 0.015
+# What it must gain in a case at the very length if that is of whole groups, of which shipped forms know many cases.
+_LEAST_GAIN_OF_WHOLE_GROUPS = 0.02
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Properties of calls that forms depend on.
+
+    Attributes:
+        key: what the kernel has in common with those of other lengths.
+        row_class: one of `ROW_CLASSES`.
+        groups: groups of a row.
+        is_whole: whether all of these are whole.
+    """
+
+    key: KernelConfig
+    row_class: str
+    groups: int
+    is_whole: bool
+
+
+class Settling(Fitting):
+    """A choice between two forms for each kernel, class of rows and number of groups.
+
+    Args:
+        samples: of all classes of rows, with cases in which the schedules of both forms were measured.
+        target: what they were measured on.
+        kept: the forms that stay unless candidates gain.
+        candidates: those of all kernels of the samples.
+
+    Raises:
+        ValueError: the candidates lack a kernel.
+    """
+
+    def __init__(self, samples: Sequence[Sample], target: Target, kept: Forms, candidates: Forms) -> None:
+        self._candidates = candidates
+        super().__init__(samples, target, kept)
+        for key, row_class in product(dict.fromkeys(self._keys), ROW_CLASSES):
+            if (str(key), row_class) not in candidates:
+                raise ValueError(f"candidates: {key} has no forms for {row_class} rows; fit them to these samples, too")
+        self._gains = self._gains_of_whole_groups()
+
+    def _considered_for(self, key: KernelConfig) -> list[str]:
+        """The forms that a kernel has, and the candidates."""
+        both = (*self._kept.items(), *self._candidates.items())
+        return forms_in([], [text for (config, _), text in both if config == str(key)])
+
+    def _chosen(self, evidence: Evidence, key: KernelConfig, row_class: str, predicted: Floats, end: str) -> list[str]:
+        """The forms, kept unless the candidates gain."""
+        chosen = []
+        for groups, costs in zip(GROUPS, predicted, strict=True):
+            rows = Rows(key, row_class, groups, end == "whole")
+            chosen.append(self._pair(rows)[self._is_replaced(evidence, rows, costs)])
+        return chosen
+
+    def _unseen_choice(self, evidence: Evidence, place: int, predicted: Floats) -> int:
+        """The place of the form that a sample gets without the samples of its kernel and length."""
+        rows, size = self._rows_of(place), self._samples[place].config.hidden_size
+        form = self._pair(rows)[self._is_replaced(evidence, rows, predicted, left_out=size)]
+        found = self._place(form, predicted)
+        return self._forms.index(BY_RULE) if found is None else found
+
+    def _rows_of(self, place: int) -> Rows:
+        """The properties of a sample."""
+        sample = self._samples[place]
+        is_whole = has_whole_groups(sample.config.hidden_size)
+        return Rows(self._keys[place], sample.row_class, groups_of(sample.config), is_whole)
+
+    def _pair(self, rows: Rows) -> tuple[str, str]:
+        """The kept form and the candidate, each followed by others for where it does not fit."""
+        candidates = self._candidates[str(rows.key), rows.row_class]
+        kept = self._kept.get((str(rows.key), rows.row_class), candidates)
+        kept, candidate = (form_at(rows.groups, each, is_whole=rows.is_whole) for each in (kept, candidates))
+        return kept, candidate
+
+    def _is_replaced(self, evidence: Evidence, rows: Rows, predicted: Floats, left_out: int = 0) -> bool:
+        """Whether the candidate gains enough, judged without the samples of a length."""
+        kept, candidate = (self._place(forms, predicted) for forms in self._pair(rows))
+        if kept == candidate or candidate is None:
+            return False
+        if rows.is_whole:
+            gains = [] if left_out else self._gains[rows]
+            return bool(min(gains, default=0.0) >= _LEAST_GAIN_OF_WHOLE_GROUPS)
+        weights = evidence.weights(rows.key, rows.groups, rows.is_whole, left_out)
+        estimates = evidence.estimates(weights, predicted)
+        return kept is None or bool(estimates[candidate] < estimates[kept] - _LEAST_GAIN)
+
+    def _gains_of_whole_groups(self) -> defaultdict[Rows, list[float]]:
+        """The gains of candidates in samples of whole groups."""
+        found = defaultdict(list)
+        for place, (sample, schedules) in enumerate(zip(self._samples, self._grid, strict=True)):
+            rows = self._rows_of(place)
+            if not rows.is_whole or rows.groups not in GROUPS:
+                continue
+            known = np.array([math.nan if each is None else sample.regrets.get(each, math.nan) for each in schedules])
+            has_schedule = np.array([math.inf if each is None else 0.0 for each in schedules])
+            kept, candidate = (self._place(forms, has_schedule) for forms in self._pair(rows))
+            if kept is not None and candidate is not None and not math.isnan(gain := known[kept] - known[candidate]):
+                found[rows].append(gain)
+        return found
