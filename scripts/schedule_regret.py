@@ -1,11 +1,12 @@
 """Measures how much longer calls at random lengths take than with the fastest schedule that tuning finds.
 
-    python scripts/schedule_regret.py [--seed 0] [--step 16] [--sizes 2880,5120] [--against FORMS] [--seconds 400]
-        [--jobs N] [--out FILE]
+    python scripts/schedule_regret.py [--seed 0] [--step 16] [--sizes 2880,5120] [--draw-rows] [--against FORMS]
+        [--seconds 400] [--jobs N] [--out FILE]
 
 Needs a GPU, torch and NVRTC. Each op of `jitnorm tune` is called at one length up to 32768 in all classes of rows, then
 at another, and so on until the time is up: worker processes build kernels ahead. With `--sizes`, each op is called at
-each of these lengths once, in drawn order. With `--against`, only cases are measured to which other forms give another
+each of these lengths once, in drawn order. With `--draw-rows`, each case has a single number of rows, which is drawn,
+not those for which schedules are tuned. With `--against`, only cases are measured to which other forms give another
 schedule, and only with that, their own and the rules'. All times go to a file of JSON lines, the first of which
 describes the machine.
 """
@@ -16,6 +17,7 @@ import argparse
 import contextlib
 import json
 import os
+import random
 import sys
 import time
 from collections import defaultdict
@@ -24,16 +26,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 from jitnorm.kernels.row_classes import ROW_CLASSES
+from jitnorm.kernels.target import Target
 
 from jitnorm.bench import machine
 from jitnorm.commands.tune import target_here
-from jitnorm.fitted_forms import Forms, read_forms
+from jitnorm.fitted_forms import read_forms
 from jitnorm.launcher import load_or_build_launcher
 from jitnorm.store import user_cache
 from jitnorm.tune.ahead import built_ahead
 from jitnorm.tune.cases import OPS, Case
 from jitnorm.tune.meter import DeviceMeter
-from jitnorm.tune.regret import STEP, Regret, cases_of, compared, configs_of, draw, regrets, shuffled
+from jitnorm.tune.regret import STEP, Regret, cases_of, compared, configs_of, draw, regrets, shuffled, with_drawn_rows
 from jitnorm.warm.machine import worker_count
 from jitnorm.warm.plan import Job
 from jitnorm.warm.workers import run
@@ -49,21 +52,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the drawn lengths")
     parser.add_argument("--step", type=int, default=STEP, help="of the drawn lengths: they are multiples of it")
     parser.add_argument("--sizes", help="lengths to measure instead, separated by commas")
+    parser.add_argument("--draw-rows", action="store_true", help="measure any numbers of rows of each class")
     parser.add_argument("--against", type=Path, metavar="FORMS", help="file of other forms, to compare with")
     parser.add_argument("--seconds", type=float, default=400, help="when to stop")
     parser.add_argument("--jobs", type=int, help="processes that build; all cores by default")
     parser.add_argument("--out", type=Path, default=Path("regret.jsonl"), help="file for all times")
     wanted = parser.parse_args()
     deadline = time.monotonic() + wanted.seconds
-    sizes = [int(each) for each in (wanted.sizes or "").split(",") if each]
-    drawn = shuffled(OPS, sizes, wanted.seed) if sizes else draw(OPS, wanted.seed, wanted.step)
-    found = []
+    target, found = target_here(), []
     with wanted.out.open("w", encoding="utf-8") as out:
         print(f"{'op':18} {'class':6} {'H':>6} {'schedule':12} {'fastest':12} {'regret':>7} {'rules':>7}")
         # Measurements use one stream; docs/measured.md says why that matters.
         out.write(json.dumps({**asdict(machine.setup_of("cuda", [])), "streams": "few"}) + "\n")
-        others = read_forms(wanted.against) if wanted.against else None
-        for each in measured(drawn, others, wanted.jobs, deadline):
+        for each in measured(planned(wanted, target), target, wanted.jobs, deadline):
             found.append(each)
             out.write(f"{each}\n")
             out.flush()
@@ -71,11 +72,22 @@ def main() -> None:
     show_summary(found)
 
 
+def planned(wanted: argparse.Namespace, target: Target) -> Iterator[list[Case]]:
+    """The cases of drawn ops and lengths, as the options say."""
+    sizes = [int(each) for each in (wanted.sizes or "").split(",") if each]
+    others = read_forms(wanted.against) if wanted.against else None
+    numbers = random.Random(wanted.seed)
+    for op, size in shuffled(OPS, sizes, wanted.seed) if sizes else draw(OPS, wanted.seed, wanted.step):
+        cases = cases_of(op, size, target)
+        if wanted.draw_rows:
+            cases = with_drawn_rows(cases, numbers)
+        yield cases if others is None else compared(cases, target, others)
+
+
 def measured(
-    drawn: Iterator[tuple[str, int]], others: Forms | None, jobs: int | None, deadline: float
+    plan: Iterator[list[Case]], target: Target, jobs: int | None, deadline: float
 ) -> Generator[Regret, None, None]:
-    """Measure cases of drawn ops and lengths until the time is up, with other forms only those that differ by them."""
-    target = target_here()
+    """Measure planned cases until the time is up."""
     machine.seed()
     os.environ["JITNORM_JIT"] = "auto"
     load_or_build_launcher(user_cache())
@@ -91,10 +103,7 @@ def measured(
         replays = _REPLAYS.get(case.row_class, _REPLAYS_OF_OTHERS)
         return DeviceMeter(case, target, "nvrtc", replays=replays)
 
-    planned = (cases_of(op, size, target) for op, size in drawn)
-    if others is not None:
-        planned = (compared(cases, target, others) for cases in planned)
-    with contextlib.closing(built_ahead(planned, jobs_of, build, at_once=len(OPS))) as ready:
+    with contextlib.closing(built_ahead(plan, jobs_of, build, at_once=len(OPS))) as ready:
         for cases in ready:
             for each in regrets(cases, target, meter_of, lambda what: print(what, file=sys.stderr)):
                 yield each

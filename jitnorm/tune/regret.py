@@ -124,6 +124,25 @@ def chosen(case: Case, target: Target) -> str:
     return schedule_for(case.config, target, case.row_class, {}, forms_of(target.name, "shipped"))
 
 
+def with_drawn_rows(cases: Sequence[Case], numbers: random.Random) -> list[Case]:
+    """The cases, each with a single number of rows of its class, drawn evenly on a logarithmic scale.
+
+    Args:
+        cases: the cases, as `cases_of` gives them.
+        numbers: the source of random numbers.
+    """
+    return [replace(case, rows=(_rows_of(case, numbers),)) for case in cases]
+
+
+def _rows_of(case: Case, numbers: random.Random) -> int:
+    """A number of rows of a case's class, with no more elements than the largest case has."""
+    size = case.config.hidden_size
+    while True:
+        rows = int((2 * MANY_ELEMENTS // size + 1) ** numbers.random())
+        if class_of(rows, size) == case.row_class:
+            return rows
+
+
 def compared(cases: Sequence[Case], target: Target, others: Forms) -> list[Case]:
     """The cases that get another schedule by other forms, each with that one alone to compare.
 

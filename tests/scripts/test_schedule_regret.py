@@ -12,7 +12,7 @@ import fit_schedules
 import pytest
 import schedule_regret
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.row_classes import ROW_CLASSES, classes_of
+from jitnorm.kernels.row_classes import ROW_CLASSES, class_of, classes_of
 from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.target import Target
 
@@ -75,6 +75,15 @@ def test_every_schedule_of_every_case_is_written(measured: Path, capsys: pytest.
         assert {"", line["schedule"]} <= line["times"].keys()
         assert all(len(times) == len(line["rows"]) for times in line["times"].values())
     assert "of 12 cases" in capsys.readouterr().out
+
+
+def test_rows_are_drawn_out_of_each_class(gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, *lines = map(json.loads, measure(tmp_path / "drawn.jsonl", monkeypatch, "--draw-rows").read_text().splitlines())
+    drawn = [(line["op"], *line["rows"]) for line in lines]
+    assert [class_of(rows, {"rmsnorm": 5008, "silu": 9008}[op]) for op, rows in drawn] == [
+        line["row_class"] for line in lines
+    ]
+    assert len({rows for _, rows in drawn}) > 8
 
 
 def test_the_fastest_forms_are_fitted_and_the_regret_of_unseen_lengths_is_shown(
