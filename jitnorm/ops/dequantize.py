@@ -37,7 +37,7 @@ def dequantize(
 ) -> Any:
     """Decode: each code times the scale of its block, row or tensor, undoing a global scale; rounded once.
 
-    docs/numerics.md defines every bit. A scale that is NaN makes all values of its block NaN.
+    docs/encodings.md defines every bit. A scale that is NaN makes all values of its block NaN.
 
     Args:
         q: a result of `quantize`, `norm_quantize`, `silu_and_mul_quantize` or `quantize_weight`, in any format and

@@ -34,7 +34,7 @@ def rmsnorm_fp4quant(
     """RMSNorm, then FP4 quantization of the unrounded result, in one pass over the input.
 
     Blocks of 16 with ``e4m3`` are NVFP4, blocks of 32 with ``ue8m0`` MXFP4; both crossed combinations exist, too.
-    docs/numerics.md defines every bit. The same bytes come from every GPU and from the CPU.
+    docs/numerics.md and docs/encodings.md define every bit. The same bytes come from every GPU and from the CPU.
 
     Args:
         input: float16, bfloat16 or float32, shape (..., hidden_size), up to 262144 elements per row, divisible by

@@ -20,7 +20,7 @@ def rmsnorm_quantize(
 ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
     """RMSNorm, then NVFP4 with a global scale for each row, computed in the same launch.
 
-    A value is decoded as ``e2m1 value * e4m3 scale * row_scale``; docs/numerics.md defines every bit.
+    A value is decoded as ``e2m1 value * e4m3 scale * row_scale``; docs/encodings.md defines every bit.
 
     Args:
         x: float16, bfloat16 or float32, shape (..., hidden_size), divisible by 16; rows at any stride.

@@ -36,7 +36,7 @@ def fp4_quantize(
     """FP4 quantization: blocks of 16 or 32 E2M1 codes with scales in E4M3 (NVFP4) or UE8M0 (MXFP4).
 
     A scale is ``amax / 6`` of its block, times the global scale, rounded to E4M3, or up to a power of two.
-    docs/numerics.md defines every bit. The same bytes come from every GPU and from the CPU. MXFP4 is that of the Open
+    docs/encodings.md defines every bit. The same bytes come from every GPU and from the CPU. MXFP4 is that of the Open
     Compute Project, "OCP Microscaling Formats (MX) Specification" (2023), NVFP4 that of NVIDIA's Blackwell GPUs.
 
     Args:

@@ -23,7 +23,7 @@ def mxfp8_quantize(
 ) -> tuple[Any, Any]:
     """MXFP8 quantization: blocks of 32 E4M3 codes with scales in UE8M0, the power of two at or above ``amax / 448``.
 
-    docs/numerics.md defines every bit. The same bytes come from every GPU and from the CPU. The format is that of the
+    docs/encodings.md defines every bit. The same bytes come from every GPU and from the CPU. The format is that of the
     Open Compute Project, "OCP Microscaling Formats (MX) Specification" (2023).
 
     Args:
