@@ -177,8 +177,9 @@ class Fitting:
         distinct = dict.fromkeys(sample.config for sample in samples)  # classes of rows have kernels in common
         of_config = {config: schedules_of(config, self._forms, target) for config in distinct}
         self._grid = [of_config[sample.config] for sample in samples]
-        options = [ScheduleForm.parse(form).options for form in self._forms if form != BY_RULE]
-        self._is_in_block = np.array([*(each.blocks_per_row == 1 for each in options), True])  # the rules' is last
+        self._is_in_block = np.array([
+            form == BY_RULE or ScheduleForm.parse(form).options.blocks_per_row == 1 for form in self._forms
+        ])  # fmt: skip
 
     def fitted(self) -> Iterator[FittedForms]:
         """The forms for each of the kernels and classes of rows, and those kept of kernels that have no samples."""
@@ -276,21 +277,20 @@ class Fitting:
         predicted: Floats,
         end: str,
     ) -> list[str]:
-        """The forms with the least estimates, each kept as long as no other gains much.
-
-        Those in clusters are followed by the best of the others, for targets that have no clusters.
-        """
+        """The forms with the least estimates, each kept as long as no other gains much."""
         is_whole, best, chosen = end == "whole", None, []
         for groups, costs in zip(GROUPS, predicted, strict=True):
             kept = self._kept_form(key, row_class, groups, is_whole, costs)
             estimates = evidence.estimates(evidence.weights(key, groups, is_whole), costs, kept)
             usual, least_gain = (best, _LEAST_GAIN) if kept is None else (kept, _gain(groups))
             best = _best(estimates, usual, least_gain)
-            in_block = (
-                best if self._is_in_block[best] else int(np.where(self._is_in_block, estimates, math.inf).argmin())
-            )
-            chosen.append("|".join(dict.fromkeys((self._forms[best], self._forms[in_block]))))
+            form = self._forms[best]
+            chosen.append(form if self._is_in_block[best] else f"{form}|{self._best_in_block(estimates)}")
         return chosen
+
+    def _best_in_block(self, estimates: Floats) -> str:
+        """The best form for targets that have no clusters."""
+        return self._forms[int(np.where(self._is_in_block, estimates, math.inf).argmin())]
 
     def _kept_form(
         self, key: KernelConfig, row_class: str, groups: int, is_whole: bool, predicted: Floats

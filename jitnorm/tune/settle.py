@@ -73,11 +73,14 @@ class Settling(Fitting):
         return forms_in([], [text for (config, _), text in both if config == str(key)])
 
     def _chosen(self, evidence: Evidence, key: KernelConfig, row_class: str, predicted: Floats, end: str) -> list[str]:
-        """The forms, kept unless the candidates gain."""
+        """The forms, kept unless the candidates gain, with one for targets that have no clusters."""
         chosen = []
         for groups, costs in zip(GROUPS, predicted, strict=True):
             rows = Rows(key, row_class, groups, end == "whole")
-            chosen.append(self._pair(rows)[self._is_replaced(evidence, rows, costs)])
+            forms = self._pair(rows)[self._is_replaced(evidence, rows, costs)]
+            if not any(self._is_in_block[self._forms.index(form)] for form in forms.split("|")):
+                forms += f"|{self._best_in_block(self._estimates(evidence, rows, costs))}"
+            chosen.append(forms)
         return chosen
 
     def _unseen_choice(self, evidence: Evidence, place: int, predicted: Floats) -> int:
@@ -108,9 +111,13 @@ class Settling(Fitting):
         if rows.is_whole:
             gains = [] if left_out else self._gains[rows]
             return bool(min(gains, default=0.0) >= _LEAST_GAIN_OF_WHOLE_GROUPS)
-        weights = evidence.weights(rows.key, rows.groups, rows.is_whole, left_out)
-        estimates = evidence.estimates(weights, predicted)
+        estimates = self._estimates(evidence, rows, predicted, left_out)
         return kept is None or bool(estimates[candidate] < estimates[kept] - _LEAST_GAIN)
+
+    @staticmethod
+    def _estimates(evidence: Evidence, rows: Rows, predicted: Floats, left_out: int = 0) -> Floats:
+        """The estimated cost of each form, without the samples of a length."""
+        return evidence.estimates(evidence.weights(rows.key, rows.groups, rows.is_whole, left_out), predicted)
 
     def _gains_of_whole_groups(self) -> defaultdict[Rows, list[float]]:
         """The gains of candidates in samples of whole groups."""

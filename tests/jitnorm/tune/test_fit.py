@@ -135,6 +135,15 @@ def test_a_form_in_clusters_is_followed_by_one_for_targets_that_have_none() -> N
     assert schedules == ["32x1wb4", "15x2w"]
 
 
+def test_forms_in_clusters_are_told_from_others_whatever_kernels_were_measured_before() -> None:
+    """The forms of a first kernel end with the rules', so those of a second one come after these."""
+    encoded = replace(NORM, op="quantize", weight="none", gate_columns=4080, hidden_size=4080)
+    first = Sample("", "silu", encoded, "usual", "", {"4x2": 0.0})
+    regrets = {"1wb4": 0.0, "3": 0.015, "3wb4": 0.01, BY_RULE: 0.3}
+    long = [sample(groups, regrets) for groups in (28, 30, 31, 32)] * 3
+    assert form_at(30, fitted(first, *long)[str(NORM), "usual"]) == "1wb4|3"
+
+
 def test_each_device_counts_as_much_as_the_others() -> None:
     many = [sample(8, {BY_RULE: 0.3, "1w": 0.0, "2": 0.1}, device="H100")] * 2
     one = sample(8, {BY_RULE: 0.3, "1w": 0.15, "2": 0.0}, device="H200")

@@ -10,7 +10,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
 
-from jitnorm.fitted_forms import form_at
+from jitnorm.fitted_forms import BY_RULE, form_at
 from jitnorm.tune.samples import Sample, schedules_of
 from jitnorm.tune.settle import Settling
 
@@ -44,6 +44,14 @@ def test_the_candidate_replaces_the_shipped_form_where_it_gains() -> None:
 
 def test_a_small_gain_replaces_nothing() -> None:
     assert settled([sample(512 * groups - 16, {"1w": 0.01, "2": 0.0}) for groups in (6, 7, 8)]) == "2:1w"
+
+
+def test_a_form_in_clusters_alone_is_followed_by_the_best_of_the_others() -> None:
+    samples = [
+        sample(512 * groups - 16, {"1wb4": 0.0, "2": 0.2, "3": 0.1, BY_RULE: 0.3}) for groups in (28, 30, 31, 32)
+    ]
+    kept = dict.fromkeys(KEPT, "2:3 20:1wb4")
+    assert [form_at(groups, settled(samples, kept)) for groups in (10, 30)] == ["3", "1wb4|3"]
 
 
 def test_forms_of_neither_are_not_considered() -> None:
