@@ -109,7 +109,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the digests in tests/golden")
-    parser.addoption("--turn", type=int, help="which cases of tests/sweeps.txt to run, by default those of today")
+    parser.addoption(
+        "--turn", type=int, help="which cases of tests/sweeps.txt and tests/long.txt to run, by default those of today"
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from golden_cases import QuantCase, all_cases, quant_cases
 from golden_ops import OPS
-from sweeps import NAMES, TURNS, mark_the_rest
+from sweeps import LONG, NAMES, TURNS, TURNS_OF_LONG, mark_the_rest
 
 TESTS = Path(__file__).parent
 TEXTS = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")]
@@ -20,8 +20,8 @@ TEXTS = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")]
 class Item:
     """What a sweep looks at of a case."""
 
-    def __init__(self, test: str, case: object, *, is_gpu: bool = False) -> None:
-        self.nodeid = f"tests/test_file.py::{test}[{case}]"
+    def __init__(self, test: str, case: object = None, *, is_gpu: bool = False) -> None:
+        self.nodeid = f"tests/test_file.py::{test}" + ("" if case is None else f"[{case}]")
         self.callspec = SimpleNamespace(params={"case": case})
         self.is_gpu = is_gpu
         self.is_left_out = False
@@ -51,8 +51,18 @@ def test_each_turn_has_a_case_and_successive_ones_have_all(count: int) -> None:
 
 def test_a_turn_does_not_follow_the_grid() -> None:
     grid = [(size, dtype) for size in range(400) for dtype in range(TURNS)]
-    for turn in range(TURNS):
+    for turn in range(0, TURNS, 8):
         assert {dtype for _, dtype in taken(grid, turn)} == set(range(TURNS))
+
+
+def test_each_turn_has_some_of_the_long_tests_and_successive_ones_have_all() -> None:
+    found = []
+    for turn in range(739580, 739580 + TURNS_OF_LONG):
+        items = [Item(name) for name in sorted(LONG)]
+        mark_the_rest(items, turn)  # type: ignore[arg-type]
+        found.append([item.nodeid for item in items if not item.is_left_out])
+    assert all(len(turn) >= len(LONG) // TURNS_OF_LONG for turn in found)
+    assert sorted(node for turn in found for node in turn) == [f"tests/test_file.py::{name}" for name in sorted(LONG)]
 
 
 def test_tests_that_are_no_sweep_and_those_for_gpus_are_left_alone() -> None:
@@ -87,11 +97,13 @@ def test_every_worker_has_the_turn_of_the_run(pytestconfig: pytest.Config) -> No
     assert turn == int(os.environ.get("JITNORM_TEST_TURN", turn))
 
 
-def test_every_sweep_is_a_test() -> None:
+def test_every_sweep_and_every_long_test_is_a_test() -> None:
     tests = {name for text in TEXTS for name in re.findall(r"^def (test_\w+)", text, re.MULTILINE)}
-    assert NAMES - tests == set()
+    assert (NAMES | LONG) - tests == set()
+    assert NAMES.isdisjoint(LONG)
 
 
-def test_the_list_is_sorted() -> None:
-    names = (TESTS / "sweeps.txt").read_text(encoding="utf-8").split()
+@pytest.mark.parametrize("file", ["sweeps.txt", "long.txt"])
+def test_the_list_is_sorted(file: str) -> None:
+    names = (TESTS / file).read_text(encoding="utf-8").split()
     assert names == sorted(set(names))

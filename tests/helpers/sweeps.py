@@ -1,20 +1,28 @@
 """Sweeps: tests of one property at each point of a grid, of which a run takes only some points.
 
 `tests/sweeps.txt` names them. A run has a turn, by default the day, and takes every 24th case of each sweep, so that 24
-turns take them all. The other cases are marked `exhaustive`.
+turns take them all. Of the long tests, which `tests/long.txt` names, it takes every fourth. All others are marked
+`exhaustive`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from datetime import datetime, timezone
+from itertools import chain
 from pathlib import Path
 from zlib import crc32
 
 import pytest
 
-TURNS = 24
-NAMES = frozenset(Path(__file__).parents[1].joinpath("sweeps.txt").read_text(encoding="utf-8").split())
+TURNS, TURNS_OF_LONG = 24, 4
+
+
+def _names_in(file: str) -> frozenset[str]:
+    return frozenset(Path(__file__).parents[1].joinpath(file).read_text(encoding="utf-8").split())
+
+
+NAMES, LONG = _names_in("sweeps.txt"), _names_in("long.txt")
 
 
 def turn_of_today() -> int:
@@ -22,22 +30,27 @@ def turn_of_today() -> int:
 
 
 def mark_the_rest(items: list[pytest.Item], turn: int) -> None:
-    """Mark the cases of sweeps that are left to other turns."""
+    """Mark the cases of sweeps, and the long tests, that are left to other turns."""
     kinds: dict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
+    long = []
     for item in items:
         name, is_case, _ = item.nodeid.partition("[")
-        if is_case and name.rpartition("::")[2] in NAMES and item.get_closest_marker("gpu") is None:
+        test = name.rpartition("::")[2]
+        if item.get_closest_marker("gpu") is not None:
+            continue
+        if test in LONG:
+            long.append(item)
+        elif is_case and test in NAMES:
             kinds[name, _kind(item)].append(item)
-    for cases in kinds.values():
-        for item in rest(cases, turn):
-            item.add_marker(pytest.mark.exhaustive)
+    for item in chain(rest(long, turn, TURNS_OF_LONG), *(rest(cases, turn) for cases in kinds.values())):
+        item.add_marker(pytest.mark.exhaustive)
 
 
-def rest(cases: list[pytest.Item], turn: int) -> list[pytest.Item]:
+def rest(cases: list[pytest.Item], turn: int, most_turns: int = TURNS) -> list[pytest.Item]:
     """The cases that are not those of a turn, which has at least one."""
     # In an order that does not follow the grid, else a turn could have one dtype, or one layout.
     cases = sorted(cases, key=lambda item: crc32(item.nodeid.encode()))
-    turns = min(TURNS, len(cases))
+    turns = max(1, min(most_turns, len(cases)))
     return [case for place, case in enumerate(cases) if place % turns != turn % turns]
 
 

@@ -18,8 +18,9 @@ from jitnorm.kernels.target import Target
 
 from jitnorm.bench.results import Setup
 from jitnorm.fitted_forms import form_at, read_forms
-from jitnorm.tune import regret
+from jitnorm.tune import fit, regret
 from jitnorm.tune.cases import Case
+from jitnorm.tune.cost_model import CostModel
 from jitnorm.tune.fit import FittedForms, write_forms
 from jitnorm.tune.samples import key_of, read_samples
 from jitnorm.tuning import forms_file
@@ -40,6 +41,12 @@ class FewerChunks:
 def build(jobs: Sequence[Job], count: int, backend: str) -> Generator[Outcome, None, None]:
     for job in jobs:
         yield Outcome(job, "built")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Growing trees would take most of the time; `tests/jitnorm/tune/test_fit.py` does."""
+    monkeypatch.setattr(fit, "CostModel", lambda samples, target: CostModel([], target))
 
 
 @pytest.fixture
@@ -105,7 +112,6 @@ def test_forms_of_other_kernels_are_kept_and_their_samples_counted(
 ) -> None:
     out, kept = tmp_path / "forms.json", {("layernorm:hidden_size=4096", "few"): "2:1w 17:2w"}
     monkeypatch.setattr(fit_schedules, "forms_of", lambda *_: kept)
-    monkeypatch.setattr(fit_schedules.Fitting, "unseen", lambda fitting: [0.0] * 12)  # which takes half of the time
     monkeypatch.setattr(sys, "argv", ["fit_schedules.py", str(measured), "--keep", "--out", str(out)])
     fit_schedules.main()
     assert kept.items() <= read_forms(out).items()

@@ -11,6 +11,8 @@ from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
 
 from jitnorm.fitted_forms import BY_RULE, form_at
+from jitnorm.tune import fit
+from jitnorm.tune.cost_model import CostModel
 from jitnorm.tune.samples import Sample, schedules_of
 from jitnorm.tune.settle import Settling
 
@@ -18,6 +20,12 @@ HOPPER = Target("sm_90a")
 NORM = KernelConfig("rmsnorm", 4096)
 KEPT = {(str(NORM), row_class): "2:1w" for row_class in ROW_CLASSES}
 CANDIDATES = {(str(NORM), row_class): "2:2" for row_class in ROW_CLASSES}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Growing trees would take most of the time."""
+    monkeypatch.setattr(fit, "CostModel", lambda samples, target: CostModel([], target))
 
 
 def sample(size: int, regrets: Mapping[str, float]) -> Sample:
