@@ -1,7 +1,7 @@
 """Settles which newly fitted forms replace those that jitnorm ships: the ones that gain where both were measured.
 
-A fit as a whole gains less than its gains promise, since it chooses what a few samples, by chance, found fast. So cases
-at other drawn lengths are measured with the schedules of both, and each range of lengths has the form that costs less.
+A fit as a whole gains less than it promises, since it chooses what a few samples, by chance, found fast. So cases at
+other drawn lengths are measured with the schedules of both, and a form is replaced only where the other gains enough.
 """
 
 from __future__ import annotations
