@@ -5,9 +5,10 @@
 
 Shows how much longer calls take than with the fastest schedule, with forms fitted without the lengths at which they are
 judged; `--out` says where to write the forms fitted to all lengths, by default over those that jitnorm ships. With
-`--keep`, these stay where others do not gain 0.5 or 1 %: they were fitted to other measurements. With `--candidates`,
-each range of lengths keeps its shipped form unless that of another file gains 1.5 % in measurements of both; the files
-after `--again` are those that the shipped forms were fitted to. Needs scikit-learn.
+`--keep`, these stay where others do not gain 0.5 or 1 %: they were fitted to other measurements. What it writes are
+candidates, so it needs `--out`; `schedule_regret.py --against` measures them. With `--candidates`, each range of
+lengths keeps its shipped form unless that of another file gains 1.5 % in measurements of both; the files after
+`--again` are those that the shipped forms were fitted to. Needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ def main() -> None:
     start.add_argument("--candidates", type=Path, metavar="FORMS", help="choose between these and the shipped forms")
     parser.add_argument("--out", type=Path, help="file for the forms")
     wanted = parser.parse_args()
+    if wanted.keep and not wanted.out:
+        parser.error(
+            "--keep: its forms are candidates, not to ship before schedule_regret.py --against; add --out FILE"
+        )
     samples, target = read_samples([*wanted.files, *wanted.again]), wanted.target
     shipped = forms_file(str(target))
     kept, before = (forms_of(str(target), "shipped"), shipped) if wanted.keep or wanted.candidates else ({}, None)

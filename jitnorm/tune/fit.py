@@ -31,7 +31,7 @@ from jitnorm.tune.cost_model import Choices, CostModel, Floats
 from jitnorm.tune.samples import Sample, forms_in, key_of, schedules_of
 
 # Where the ratio of lengths has this logarithm, a sample's weight has fallen to 1 / e.
-_NEAR = 0.25
+NEAR = 0.25
 # Factors of the weight of a sample: of the very kernel; with as many groups; with as many that are all whole; with
 # whole groups where the kernel has a partial one, or the reverse.
 _SAME_KERNEL, _SAME_GROUPS, _SAME_LENGTH, _OTHER_ENDS = 4.0, 8.0, 4.0, 0.25
@@ -113,7 +113,7 @@ class Evidence:
             is_whole: whether all of these are whole.
             left_out: samples of that kernel with this length do not count.
         """
-        near = np.exp(-(((np.log(self.groups) - math.log(groups)) / _NEAR) ** 2))
+        near = np.exp(-(((np.log(self.groups) - math.log(groups)) / NEAR) ** 2))
         near *= np.where(self.is_whole == is_whole, 1.0, _OTHER_ENDS)
         same = self.groups == groups
         near *= np.where(same & self.is_whole & is_whole, _SAME_LENGTH, 1.0) * np.where(same, _SAME_GROUPS, 1.0)

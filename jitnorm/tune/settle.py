@@ -20,7 +20,7 @@ from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
 from jitnorm.tune.cost_model import Floats
-from jitnorm.tune.fit import GROUPS, Evidence, Fitting
+from jitnorm.tune.fit import GROUPS, NEAR, Evidence, Fitting
 from jitnorm.tune.samples import Sample, forms_in
 
 # What a candidate must gain, by the estimates.
@@ -111,6 +111,8 @@ class Settling(Fitting):
         if rows.is_whole:
             gains = [] if left_out else self._gains[rows]
             return bool(min(gains, default=0.0) >= _LEAST_GAIN_OF_WHOLE_GROUPS)
+        if kept is not None and not _are_compared(evidence, rows, kept, candidate, left_out):
+            return False
         estimates = self._estimates(evidence, rows, predicted, left_out)
         return kept is None or bool(estimates[candidate] < estimates[kept] - _LEAST_GAIN)
 
@@ -132,3 +134,13 @@ class Settling(Fitting):
             if kept is not None and candidate is not None and not math.isnan(gain := known[kept] - known[candidate]):
                 found[rows].append(gain)
         return found
+
+
+def _are_compared(evidence: Evidence, rows: Rows, one: int, other: int, left_out: int) -> bool:
+    """Whether two forms were measured side by side for the kernel near the length, not counting that length."""
+    if not evidence.keys:
+        return False
+    is_kernel = np.array([key == rows.key for key in evidence.keys], dtype=bool)[evidence.places]
+    is_near = np.abs(np.log(evidence.groups / rows.groups)) <= NEAR
+    are_known = evidence.is_known[:, one] * evidence.is_known[:, other] > 0
+    return bool((is_kernel & is_near & are_known & (evidence.sizes != left_out)).any())

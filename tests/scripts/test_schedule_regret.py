@@ -120,6 +120,17 @@ def test_forms_of_other_kernels_are_kept_and_their_samples_counted(
     assert found["devices"] == sorted({*shipped["devices"], "stand-in"})
 
 
+def test_candidates_do_not_take_the_place_of_shipped_forms(
+    measured: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = forms_file("sm_90a").read_bytes()
+    monkeypatch.setattr(sys, "argv", ["fit_schedules.py", str(measured), "--keep"])
+    with pytest.raises(SystemExit):
+        fit_schedules.main()
+    assert "--keep: its forms are candidates" in capsys.readouterr().err
+    assert forms_file("sm_90a").read_bytes() == before
+
+
 def test_cases_that_other_forms_change_are_measured_with_both_schedules_and_the_better_form_stays(
     measured: Path, gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,16 @@ def test_a_form_in_clusters_alone_is_followed_by_the_best_of_the_others() -> Non
     assert [form_at(groups, settled(samples, kept)) for groups in (10, 30)] == ["3", "1wb4|3"]
 
 
+def test_a_form_is_not_replaced_by_one_that_was_not_measured_beside_it_for_the_kernel_near_the_length() -> None:
+    """Estimates alone would have it replaced: it loses, and nothing is known of the candidate, or only far away."""
+    lost = [sample(512 * groups - 16, {"1w": 0.1, "3": 0.0}) for groups in (6, 7, 8)]
+    assert settled(lost) == "2:1w"
+    apart = [sample(512 * groups - 16, {"2": 0.0}) for groups in (6, 7, 8)]
+    assert settled([*lost, *apart]) == "2:1w"
+    far = [sample(512 * groups - 16, {"1w": 0.1, "2": 0.0}) for groups in (30, 34)]
+    assert [form_at(groups, settled([*lost, *far])) for groups in (7, 32)] == ["1w", "2"]
+
+
 def test_forms_of_neither_are_not_considered() -> None:
     assert "3" not in settled([sample(512 * groups - 16, {"1w": 0.1, "2": 0.1, "3": 0.0}) for groups in (6, 7, 8)])
 
