@@ -105,15 +105,3 @@ def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with pytest.raises(PermissionError):
         os.stat(folder / "anything")  # not by pathlib, whose own stat Python 3.10 keeps
     return folder
-
-
-@pytest.fixture
-def is_running() -> Callable[[int], bool]:
-    def check(pid: int) -> bool:
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-
-    assert check(os.getpid())
-    return check

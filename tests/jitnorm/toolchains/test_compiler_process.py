@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from jitnorm.kernels.target import Target
+from processes import is_running, is_tied, wait_until
 
 from jitnorm.toolchains import CompileError, process
 from jitnorm.toolchains.process import ask, compile_file, run, time_limit
@@ -88,7 +89,6 @@ def test_the_time_limit_kills_the_compiler_and_its_children(
     workplaces: list[Workplace],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    is_running: Callable[[int], bool],
 ) -> None:
     monkeypatch.setenv("JITNORM_COMPILE_TIMEOUT", "0.5")
     pids = tmp_path / "pids"
@@ -98,10 +98,7 @@ def test_the_time_limit_kills_the_compiler_and_its_children(
         compile_with(program, workplaces)
     assert time.monotonic() - begin < 30
     assert caught.value.log == "started\n"
-    deadline = time.monotonic() + 30
-    while any(is_running(int(pid)) for pid in pids.read_text().split()):
-        assert time.monotonic() < deadline
-        os.sched_yield()
+    wait_until(lambda: not any(map(is_running, numbers_in(pids))))
     assert list(work_dir.iterdir()) == []
 
 
@@ -164,9 +161,7 @@ threading.Thread(target=fork_during_the_build, daemon=True).start()
 
 
 @pytest.mark.parametrize("builder", [BUILDER, FORKING_BUILDER], ids=["alone", "with a forked child"])
-def test_a_killed_builder_takes_its_compilers_along(
-    builder: str, make_program: MakeProgram, tmp_path: Path, is_running: Callable[[int], bool]
-) -> None:
+def test_a_killed_builder_takes_its_compilers_along(builder: str, make_program: MakeProgram, tmp_path: Path) -> None:
     pids, started = tmp_path / "pids", tmp_path / "started"
     program = make_program("compiler", f"sleep 60 & echo $! $$ > {pids}; mv {pids} {started}; wait")
     environment = {**os.environ, "TMPDIR": str(tmp_path), "STARTED": str(started)}
@@ -174,17 +169,15 @@ def test_a_killed_builder_takes_its_compilers_along(
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stdin=subprocess.PIPE) as process:
         try:
             wait_until(started.exists)
+            wait_until(lambda: all(map(is_tied, numbers_in(started))))
             time.sleep(0.3)  # the fork comes after the start, and the kill after the fork
         finally:
             process.kill()
-        wait_until(lambda: not any(is_running(int(pid)) for pid in started.read_text().split()), seconds=3)
+        wait_until(lambda: not any(map(is_running, numbers_in(started))))
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def numbers_in(file: Path) -> list[int]:
+    return [int(text) for text in file.read_text().split()]
 
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -13,6 +13,7 @@ from fake_cxx import fake_cxx
 from jitnorm.cache import Cache
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
+from processes import is_running, is_tied, wait_until
 
 from jitnorm.warm.build import build, check
 from jitnorm.warm.plan import Job, Outcome
@@ -95,10 +96,11 @@ def test_closing_the_iterator_ends_the_workers_and_their_compilers(
     outcomes = run([JOBS[2], JOBS[0]], 2)
     assert next(outcomes).job == JOBS[0]
     started = [int(pid) for pid in pids.read_text().split()]
+    wait_until(lambda: all(map(is_tied, started)))
     began = time.monotonic()
     outcomes.close()
     assert time.monotonic() - began < 5
-    assert_ended(started)  # the kernel kills a compiler once its worker has ended
+    wait_until(lambda: not any(map(is_running, started)))  # the kernel kills a compiler once its worker has ended
 
 
 PARENT = """
@@ -118,22 +120,9 @@ def test_a_killed_parent_takes_its_workers_and_their_compilers_along(
     use_compiler(tmp_path, f"echo $PPID $$ > {pids}; sleep 1000", monkeypatch)
     with subprocess.Popen([sys.executable, "-c", PARENT.format(size=FATAL)], cwd=tmp_path) as parent:
         started = [int(pid) for pid in pids.read_text().split()]
+        wait_until(lambda: all(map(is_tied, started)))
         parent.kill()
-    assert_ended(started)
-
-
-def assert_ended(pids: list[int]) -> None:
-    deadline = time.monotonic() + 3
-    while any(map(is_running, pids)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    wait_until(lambda: not any(map(is_running, started)))
 
 
 def test_a_cache_that_cannot_store_is_a_failure_and_not_warm(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
