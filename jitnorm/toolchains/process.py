@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,15 +68,12 @@ def run(argv: Sequence[str], folder: Path | None, seconds: float) -> tuple[int, 
                     pass_fds=(lifeline.end,),
                 )
             )
+            running.enter_context(_killing_on_error(process.pid))
             lifeline.tie(process.pid)
         try:
             output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired as expired:
-            _kill_group(process.pid)
             raise TimeLimitError((expired.output or b"").decode("utf-8", "replace")) from None
-        except BaseException:
-            _kill_group(process.pid)
-            raise
         return process.returncode, output.decode("utf-8", "replace")
 
 
@@ -155,11 +152,17 @@ def _environment(folder: Path | None) -> dict[str, str]:
     return inherited | own | ({} if folder is None else {"TMPDIR": str(folder)})
 
 
-def _kill_group(leader: int) -> None:
+@contextlib.contextmanager
+def _killing_on_error(leader: int) -> Iterator[None]:
+    """Kill a process group if it exceeds its time, or if this process is interrupted meanwhile."""
     import signal
 
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(leader, signal.SIGKILL)
+        raise
 
 
 def _describe(status: int) -> str:

@@ -15,6 +15,7 @@ from jitnorm.kernels.target import Target
 from processes import is_running, is_tied, wait_until
 
 from jitnorm.toolchains import CompileError, process
+from jitnorm.toolchains.lifeline import Lifeline
 from jitnorm.toolchains.process import ask, compile_file, run, time_limit
 from jitnorm.toolchains.workplace import Workplace, temporary_folder
 
@@ -100,6 +101,23 @@ def test_the_time_limit_kills_the_compiler_and_its_children(
     assert caught.value.log == "started\n"
     wait_until(lambda: not any(map(is_running, numbers_in(pids))))
     assert list(work_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize("moment", [(Lifeline, "tie"), (subprocess.Popen, "communicate")], ids=["start", "run"])
+def test_an_interrupt_kills_the_compiler(
+    moment: tuple[type, str], make_program: MakeProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = tmp_path / "started"
+
+    def interrupt(*_: object, **__: object) -> None:
+        wait_until(started.exists)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(*moment, interrupt)
+    program = make_program("compiler", f"echo $$ > pid; mv pid {started}; exec sleep 60")
+    with pytest.raises(KeyboardInterrupt):
+        run([str(program)], tmp_path, 300)
+    wait_until(lambda: not any(map(is_running, numbers_in(started))))
 
 
 @pytest.mark.parametrize("text", ["", "soon", "0", "-1", "nan", "inf"])
