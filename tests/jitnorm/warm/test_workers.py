@@ -119,9 +119,11 @@ def test_a_killed_parent_takes_its_workers_and_their_compilers_along(
     os.mkfifo(pids)
     use_compiler(tmp_path, f"echo $PPID $$ > {pids}; sleep 1000", monkeypatch)
     with subprocess.Popen([sys.executable, "-c", PARENT.format(size=FATAL)], cwd=tmp_path) as parent:
-        started = [int(pid) for pid in pids.read_text().split()]
-        wait_until(lambda: all(map(is_tied, started)))
-        parent.kill()
+        try:
+            started = [int(pid) for pid in pids.read_text().split()]
+            wait_until(lambda: all(map(is_tied, started)))
+        finally:
+            parent.kill()
     wait_until(lambda: not any(map(is_running, started)))
 
 
