@@ -2,8 +2,8 @@
 
 The group holds one end of a pipe, its starter the other. The kernel kills the group when the starter's end closes, at
 the latest when the starter ends. A parent-death signal would not reach a compiler's children, and would fire when the
-starting thread ends. The kernel can only be told of a group that exists, so one whose starter is killed between
-starting it and `Lifeline.tie` outlives it.
+starting thread ends. The kernel can only be told of a group that exists, so a group outlives a starter that is killed
+after starting it but before `Lifeline.tie`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What processes do, as the kernel tells it, and waiting for it."""
+"""The state of other processes, as /proc shows it, and waiting for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process exists and has not ended; one that nobody has waited for counts as ended."""
+    """Whether a process exists and has not ended; a zombie has."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -17,7 +17,7 @@ def is_running(pid: int) -> bool:
 
 
 def is_tied(pid: int) -> bool:
-    """Whether a lifeline kills a process with its starter: one of its descriptors sends signals."""
+    """Whether a lifeline would kill a process with its starter: one of its descriptors sends signals."""
     return any(_flags(path) & os.O_ASYNC for path in Path(f"/proc/{pid}/fdinfo").iterdir())
 
 
@@ -29,8 +29,8 @@ def _flags(descriptor: Path) -> int:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for a condition; fail after a time that suffices on a busy machine, too."""
+    """Wait until a condition holds; fail if it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"not so after {seconds:g} s"
+        assert time.monotonic() < deadline, f"still not true after {seconds:g} s"
         time.sleep(0.01)

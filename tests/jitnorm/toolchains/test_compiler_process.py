@@ -117,7 +117,7 @@ def test_an_interrupt_kills_the_compiler(
     program = make_program("compiler", f"echo $$ > pid; mv pid {started}; exec sleep 60")
     with pytest.raises(KeyboardInterrupt):
         run([str(program)], tmp_path, 300)
-    wait_until(lambda: not any(map(is_running, numbers_in(started))))
+    wait_until(lambda: not any(map(is_running, numbers_in(started))), seconds=3)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "0", "-1", "nan", "inf"])
@@ -191,7 +191,7 @@ def test_a_killed_builder_takes_its_compilers_along(builder: str, make_program: 
             time.sleep(0.3)  # the fork comes after the start, and the kill after the fork
         finally:
             process.kill()
-        wait_until(lambda: not any(map(is_running, numbers_in(started))))
+        wait_until(lambda: not any(map(is_running, numbers_in(started))), seconds=3)
 
 
 def numbers_in(file: Path) -> list[int]:

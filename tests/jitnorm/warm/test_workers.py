@@ -100,7 +100,8 @@ def test_closing_the_iterator_ends_the_workers_and_their_compilers(
     began = time.monotonic()
     outcomes.close()
     assert time.monotonic() - began < 5
-    wait_until(lambda: not any(map(is_running, started)))  # the kernel kills a compiler once its worker has ended
+    # The kernel kills a compiler once its worker has ended.
+    wait_until(lambda: not any(map(is_running, started)), seconds=3)
 
 
 PARENT = """
@@ -124,7 +125,7 @@ def test_a_killed_parent_takes_its_workers_and_their_compilers_along(
             wait_until(lambda: all(map(is_tied, started)))
         finally:
             parent.kill()
-    wait_until(lambda: not any(map(is_running, started)))
+    wait_until(lambda: not any(map(is_running, started)), seconds=3)
 
 
 def test_a_cache_that_cannot_store_is_a_failure_and_not_warm(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
