@@ -164,7 +164,7 @@ class Fitting:
     """Forms fitted to samples.
 
     Args:
-        samples: of all classes of rows.
+        samples: of some classes of rows.
         target: what they were measured on.
         kept: forms fitted before, to samples that are not among these.
     """
@@ -182,15 +182,19 @@ class Fitting:
         ])  # fmt: skip
 
     def fitted(self) -> Iterator[FittedForms]:
-        """The forms for each of the kernels and classes of rows, and those kept of kernels that have no samples."""
+        """The forms for each of the kernels and classes of rows; where either has no samples, those that are kept."""
         kernels = {
             key: replace(sample.config, many_rows=False) for key, sample in zip(self._keys, self._samples, strict=True)
         }
         model = CostModel(self._samples, self._target)
         choices = {key: self._choices(key, config) for key, config in kernels.items()}
         for row_class in ROW_CLASSES:
-            evidence = self._evidence(self._of_class(row_class))
+            places = self._of_class(row_class)
+            evidence = self._evidence(places)
             for key in kernels:
+                if not places and (kept := self._kept.get((str(key), row_class))):
+                    yield FittedForms(str(key), row_class, kept)
+                    continue
                 predicted = np.split(model.costs(choices[key], key, row_class), len(_ENDS))
                 ends = zip(_ENDS, predicted, strict=True)
                 half, odd, whole = (self._chosen(evidence, key, row_class, costs, end) for end, costs in ends)

@@ -90,6 +90,12 @@ def test_kept_forms_of_kernels_without_samples_stay() -> None:
     assert kept.items() <= {(each.config, each.row_class): each.forms for each in found}.items()
 
 
+def test_kept_forms_of_classes_without_samples_stay() -> None:
+    kept = {(str(NORM), row_class): "2:2w" for row_class in ("few", "usual")}
+    found = Fitting([sample(8, {"1w": 0.0, "2": 0.1})], HOPPER, kept).fitted()
+    assert {each.row_class: each.forms for each in found}["few"] == "2:2w"
+
+
 def test_classes_of_rows_do_not_learn_from_each_other() -> None:
     found = fitted(sample(8, {"1w": 0.0, "2": 0.1}, "few"), sample(8, {"1w": 0.1, "2": 0.0}, "many"))
     assert [form_at(8, found[str(NORM), row_class]) for row_class in ("few", "many")] == ["1w", "2"]
