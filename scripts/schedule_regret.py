@@ -1,14 +1,15 @@
 """Measures how much longer calls at random lengths take than with the fastest schedule that tuning finds.
 
-    python scripts/schedule_regret.py [--seed 0] [--step 16] [--sizes 2880,5120] [--draw-rows] [--against FORMS]
-        [--seconds 400] [--jobs N] [--out FILE]
+    python scripts/schedule_regret.py [--seed 0] [--step 16] [--sizes 2880,5120] [--draw-rows]
+        [--neighbours | --against FORMS] [--seconds 400] [--jobs N] [--out FILE]
 
 Needs a GPU, torch and NVRTC. Each op of `jitnorm tune` is called at one length up to 32768 in all classes of rows, then
 at another, and so on until the time is up: worker processes build kernels ahead. With `--sizes`, each op is called at
 each of these lengths once, in drawn order. With `--draw-rows`, each case has a single number of rows, which is drawn,
-not those for which schedules are tuned. With `--against`, only cases are measured to which other forms give another
-schedule, and only with that, their own and the rules'. All times go to a file of JSON lines, the first of which
-describes the machine.
+not those for which schedules are tuned. With `--neighbours`, cases are measured at more numbers of rows, but only with
+the schedules that their own class of rows and those beside it get, and the rules'. With `--against`, only cases are
+measured to which other forms give another schedule, and only with that, their own and the rules'. All times go to a
+file of JSON lines, the first of which describes the machine.
 """
 
 from __future__ import annotations
@@ -36,7 +37,18 @@ from jitnorm.store import user_cache
 from jitnorm.tune.ahead import built_ahead
 from jitnorm.tune.cases import OPS, Case
 from jitnorm.tune.meter import DeviceMeter
-from jitnorm.tune.regret import STEP, Regret, cases_of, compared, configs_of, draw, regrets, shuffled, with_drawn_rows
+from jitnorm.tune.regret import (
+    STEP,
+    Regret,
+    cases_of,
+    compared,
+    configs_of,
+    draw,
+    regrets,
+    shuffled,
+    with_drawn_rows,
+    with_neighbours,
+)
 from jitnorm.warm.machine import worker_count
 from jitnorm.warm.plan import Job
 from jitnorm.warm.workers import run
@@ -53,7 +65,9 @@ def main() -> None:
     parser.add_argument("--step", type=int, default=STEP, help="of the drawn lengths: they are multiples of it")
     parser.add_argument("--sizes", help="lengths to measure instead, separated by commas")
     parser.add_argument("--draw-rows", action="store_true", help="measure any numbers of rows of each class")
-    parser.add_argument("--against", type=Path, metavar="FORMS", help="file of other forms, to compare with")
+    less = parser.add_mutually_exclusive_group()
+    less.add_argument("--neighbours", action="store_true", help="compare the schedules of neighbouring classes of rows")
+    less.add_argument("--against", type=Path, metavar="FORMS", help="file of other forms, to compare with")
     parser.add_argument("--seconds", type=float, default=400, help="when to stop")
     parser.add_argument("--jobs", type=int, help="processes that build; all cores by default")
     parser.add_argument("--out", type=Path, default=Path("regret.jsonl"), help="file for all times")
@@ -79,6 +93,8 @@ def planned(wanted: argparse.Namespace, target: Target) -> Iterator[list[Case]]:
     numbers = random.Random(wanted.seed)
     for op, size in shuffled(OPS, sizes, wanted.seed) if sizes else draw(OPS, wanted.seed, wanted.step):
         cases = cases_of(op, size, target)
+        if wanted.neighbours:
+            cases = with_neighbours(cases, target)
         if wanted.draw_rows:
             cases = with_drawn_rows(cases, numbers)
         yield cases if others is None else compared(cases, target, others)

@@ -24,6 +24,9 @@ from jitnorm.tuning import forms_of, schedule_for
 _SHORTEST, _LONGEST = 528, 32768
 # All lengths are multiples of a chunk.
 STEP = 16
+# Numbers of rows at which the schedules of neighbouring classes are compared, besides those of the fewest and of many:
+# between those for which schedules are tuned, because what is the fastest of two numbers need not be between them.
+_ROWS_BETWEEN = (56, 128, 152, 208, 256, 320, 384, 448, 640, 896, 1152, 1408, 2432, 4608)
 # Schedules are measured again if they are within this of the fastest, or if a time is so many times the shortest, which
 # may include a wait for the host.
 _FAR_BEHIND, _SUSPICIOUS = 0.03, 2.0
@@ -141,6 +144,28 @@ def _rows_of(case: Case, numbers: random.Random) -> int:
         rows = int((2 * MANY_ELEMENTS // size + 1) ** numbers.random())
         if class_of(rows, size) == case.row_class:
             return rows
+
+
+def with_neighbours(cases: Sequence[Case], target: Target) -> list[Case]:
+    """The cases that get another schedule in a class beside their own, with only these, at more numbers of rows.
+
+    There are so few that many lengths can be measured, and they nearly always include a fast one; docs/choices.md has
+    figures.
+
+    Args:
+        cases: the cases, as `cases_of` gives them.
+        target: what the kernels are built for.
+    """
+    found = []
+    for case in cases:
+        place, size = ROW_CLASSES.index(case.row_class), case.config.hidden_size
+        beside = ROW_CLASSES[max(0, place - 1) : place + 2]
+        schedules = dict.fromkeys(chosen(replace(case, row_class=each), target) for each in beside)
+        rows = tuple(each for each in _ROWS_BETWEEN if class_of(each, size) == case.row_class)
+        others = tuple(filter(None, schedules))
+        if len(schedules) > 1:
+            found.append(replace(case, rows=rows or case.rows, schedules=others))
+    return found
 
 
 def compared(cases: Sequence[Case], target: Target, others: Forms) -> list[Case]:

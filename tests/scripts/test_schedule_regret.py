@@ -93,6 +93,16 @@ def test_rows_are_drawn_out_of_each_class(gpu: None, tmp_path: Path, monkeypatch
     assert len({rows for _, rows in drawn}) > 8
 
 
+def test_neighbours_are_compared_at_more_numbers_of_rows(
+    gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, *lines = map(json.loads, measure(tmp_path / "some.jsonl", monkeypatch, "--neighbours").read_text().splitlines())
+    (some,) = (line for line in lines if (line["op"], line["row_class"]) == ("rmsnorm", "some"))
+    assert some["rows"] == [152, 208, 256, 320, 384]
+    assert {"", some["schedule"]} < some["times"].keys()
+    assert all(len(line["times"]) <= 4 for line in lines)
+
+
 def test_the_fastest_forms_are_fitted_and_the_regret_of_unseen_lengths_is_shown(
     measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,11 +8,12 @@ from itertools import islice
 
 import pytest
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.row_classes import class_of, classes_of
+from jitnorm.kernels.row_classes import ROW_CLASSES, class_of, classes_of
 from jitnorm.kernels.target import Target
 
+from jitnorm.tune import regret
 from jitnorm.tune.cases import OPS, Case
-from jitnorm.tune.regret import Regret, cases_of, chosen, configs_of, draw, regrets, shuffled
+from jitnorm.tune.regret import Regret, cases_of, chosen, configs_of, draw, regrets, shuffled, with_neighbours
 
 HOPPER = Target("sm_90a")
 
@@ -95,6 +96,23 @@ def test_what_calls_get_is_measured_too(op: str, size: int) -> None:
         found = [config.schedule for config in configs_of(case, HOPPER)]
         assert {"", chosen(case, HOPPER), *case.schedules} == set(found)
         assert len(found) == len(set(found))
+
+
+def test_neighbours_have_the_schedules_of_the_classes_beside_their_own_between_tuned_rows() -> None:
+    cases = {case.row_class: case for case in cases_of("rmsnorm", 5392, HOPPER)}
+    for each in with_neighbours([*cases.values()], HOPPER):
+        place, tuned = ROW_CLASSES.index(each.row_class), cases[each.row_class]
+        beside = {chosen(cases[row_class], HOPPER) for row_class in ROW_CLASSES[max(0, place - 1) : place + 2]}
+        assert {*each.schedules} == beside - {""}
+        assert {class_of(rows, 5392) for rows in each.rows} == {each.row_class}
+        assert each.row_class in ("fewest", "many") or set(each.rows) - set(tuned.rows)
+
+
+def test_cases_whose_neighbours_have_the_same_schedule_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = cases_of("rmsnorm", 5392, HOPPER)
+    assert with_neighbours(cases, HOPPER)
+    monkeypatch.setattr(regret, "chosen", lambda case, target: "11x1wq")
+    assert with_neighbours(cases, HOPPER) == []
 
 
 def test_regret_is_the_time_beyond_that_of_the_fastest() -> None:
