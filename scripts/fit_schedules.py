@@ -1,14 +1,15 @@
 """Fits schedules for rows of any length to measurements of `scripts/schedule_regret.py`.
 
-    python scripts/fit_schedules.py FILE... [--again FILE...] [--target sm_90a] [--keep | --candidates FORMS]
-        [--out FILE]
+    python scripts/fit_schedules.py FILE... [--again FILE...] [--target sm_90a]
+        [--keep | --candidates FORMS | --neighbours] [--out FILE]
 
 Shows how much longer calls take than with the fastest schedule, with forms fitted without the lengths at which they are
 judged; `--out` says where to write the forms fitted to all lengths, by default over those that jitnorm ships. With
 `--keep`, these stay where others do not gain 0.5 or 1 %: they were fitted to other measurements. What it writes are
 candidates, so it needs `--out`; `schedule_regret.py --against` measures them. With `--candidates`, each range of
-lengths keeps its shipped form unless that of another file gains 1.5 % in measurements of both; the files after
-`--again` are those that the shipped forms were fitted to. Needs scikit-learn.
+lengths keeps its shipped form unless that of another file gains 1.5 % in measurements of both, with `--neighbours`
+unless one gains that neighbouring classes of rows have at these lengths; the files after `--again` are those that the
+shipped forms were fitted to. Needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from jitnorm.fitted_forms import read_forms
 from jitnorm.sealed import read_sealed
 from jitnorm.tune.fit import Fitting, write_forms
 from jitnorm.tune.samples import Sample, read_samples
-from jitnorm.tune.settle import Settling
+from jitnorm.tune.settle import Settling, of_neighbours
 from jitnorm.tuning import forms_file, forms_of
 
 
@@ -42,6 +43,7 @@ def main() -> None:
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--keep", action="store_true", help="start from the forms that jitnorm ships")
     start.add_argument("--candidates", type=Path, metavar="FORMS", help="choose between these and the shipped forms")
+    start.add_argument("--neighbours", action="store_true", help="choose among shipped forms of neighbouring classes")
     parser.add_argument("--out", type=Path, help="file for the forms")
     wanted = parser.parse_args()
     if wanted.keep and not wanted.out:
@@ -50,9 +52,11 @@ def main() -> None:
         )
     samples, target = read_samples([*wanted.files, *wanted.again]), wanted.target
     shipped = forms_file(str(target))
-    kept, before = (forms_of(str(target), "shipped"), shipped) if wanted.keep or wanted.candidates else ({}, None)
-    if wanted.candidates:
-        fitting: Fitting = Settling(samples, target, kept, read_forms(wanted.candidates))
+    keeps = wanted.keep or wanted.candidates or wanted.neighbours
+    kept, before = (forms_of(str(target), "shipped"), shipped) if keeps else ({}, None)
+    if wanted.candidates or wanted.neighbours:
+        candidates = of_neighbours(kept) if wanted.neighbours else [read_forms(wanted.candidates)]
+        fitting: Fitting = Settling(samples, target, kept, candidates)
     else:
         fitting = Fitting(samples, target, kept)
     show_regret(samples, {

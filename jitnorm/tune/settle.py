@@ -1,7 +1,8 @@
-"""Settles which newly fitted forms replace those that jitnorm ships: the ones that gain where both were measured.
+"""Settles which other forms replace those that jitnorm ships: the ones that gain where both were measured.
 
 A fit as a whole gains less than it promises, since it chooses what a few samples, by chance, found fast. So cases at
 other drawn lengths are measured with the schedules of both, and a form is replaced only where the other gains enough.
+The forms that a kernel has in neighbouring classes of rows are candidates, too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 
@@ -46,38 +47,55 @@ class Rows:
     is_whole: bool
 
 
-class Settling(Fitting):
-    """A choice between two forms for each kernel, class of rows and number of groups.
+def of_neighbours(forms: Forms) -> list[Forms]:
+    """The forms of kernels if each class of rows had those of the class before it, and if it had those of the next.
 
-    Args:
-        samples: of all classes of rows, with cases in which the schedules of both forms were measured.
-        target: what they were measured on.
-        kept: the forms that stay unless candidates gain.
-        candidates: those of all kernels of the samples.
-
-    Raises:
-        ValueError: the candidates lack a kernel.
+    Example:
+        >>> before, after = of_neighbours({("norm", "few"): "2:1w", ("norm", "some"): "2:2"})
+        >>> before["norm", "some"], after["norm", "few"], after["norm", "some"]
+        ('2:1w', '2:2', '2:2')
     """
 
-    def __init__(self, samples: Sequence[Sample], target: Target, kept: Forms, candidates: Forms) -> None:
+    def of(key: str, row_class: str, distance: int) -> str:
+        place = ROW_CLASSES.index(row_class) + distance
+        beside = ROW_CLASSES[place] if 0 <= place < len(ROW_CLASSES) else row_class
+        return forms.get((key, beside), forms[key, row_class])
+
+    return [{each: of(*each, distance) for each in forms} for distance in (-1, 1)]
+
+
+class Settling(Fitting):
+    """A choice among a few forms for each kernel, class of rows and number of groups.
+
+    Args:
+        samples: of some classes of rows, with cases in which the schedules of these forms were measured.
+        target: what they were measured on.
+        kept: the forms that stay unless candidates gain.
+        candidates: one or more alternatives, each of all kernels of the samples.
+
+    Raises:
+        ValueError: candidates lack a kernel.
+    """
+
+    def __init__(self, samples: Sequence[Sample], target: Target, kept: Forms, candidates: Sequence[Forms]) -> None:
         self._candidates = candidates
         super().__init__(samples, target, kept)
-        for key, row_class in product(dict.fromkeys(self._keys), ROW_CLASSES):
-            if (str(key), row_class) not in candidates:
+        for forms, key, row_class in product(candidates, dict.fromkeys(self._keys), ROW_CLASSES):
+            if (str(key), row_class) not in forms:
                 raise ValueError(f"candidates: {key} has no forms for {row_class} rows; fit them to these samples, too")
         self._gains = self._gains_of_whole_groups()
 
     def _considered_for(self, key: KernelConfig) -> list[str]:
         """The forms that a kernel has, and the candidates."""
-        both = (*self._kept.items(), *self._candidates.items())
-        return forms_in([], [text for (config, _), text in both if config == str(key)])
+        all_forms = chain.from_iterable(forms.items() for forms in (self._kept, *self._candidates))
+        return forms_in([], [text for (config, _), text in all_forms if config == str(key)])
 
     def _chosen(self, evidence: Evidence, key: KernelConfig, row_class: str, predicted: Floats, end: str) -> list[str]:
-        """The forms, kept unless the candidates gain, with one for targets that have no clusters."""
+        """The forms, kept unless candidates gain, with one for targets that have no clusters."""
         chosen = []
         for groups, costs in zip(GROUPS, predicted, strict=True):
             rows = Rows(key, row_class, groups, end == "whole")
-            forms = self._pair(rows)[self._is_replaced(evidence, rows, costs)]
+            forms = self._settled(evidence, rows, costs)
             if not any(self._is_in_block[self._forms.index(form)] for form in forms.split("|")):
                 forms += f"|{self._best_in_block(self._estimates(evidence, rows, costs))}"
             chosen.append(forms)
@@ -86,8 +104,7 @@ class Settling(Fitting):
     def _unseen_choice(self, evidence: Evidence, place: int, predicted: Floats) -> int:
         """The place of the form that a sample gets without the samples of its kernel and length."""
         rows, size = self._rows_of(place), self._samples[place].config.hidden_size
-        form = self._pair(rows)[self._is_replaced(evidence, rows, predicted, left_out=size)]
-        found = self._place(form, predicted)
+        found = self._place(self._settled(evidence, rows, predicted, left_out=size), predicted)
         return self._forms.index(BY_RULE) if found is None else found
 
     def _rows_of(self, place: int) -> Rows:
@@ -96,33 +113,42 @@ class Settling(Fitting):
         is_whole = has_whole_groups(sample.config.hidden_size)
         return Rows(self._keys[place], sample.row_class, groups_of(sample.config), is_whole)
 
-    def _pair(self, rows: Rows) -> tuple[str, str]:
-        """The kept form and the candidate, each followed by others for where it does not fit."""
-        candidates = self._candidates[str(rows.key), rows.row_class]
-        kept = self._kept.get((str(rows.key), rows.row_class), candidates)
-        kept, candidate = (form_at(rows.groups, each, is_whole=rows.is_whole) for each in (kept, candidates))
-        return kept, candidate
+    def _forms_at(self, rows: Rows) -> list[str]:
+        """The kept form and the candidates, each followed by others for where it does not fit."""
+        of_rows = [forms[str(rows.key), rows.row_class] for forms in self._candidates]
+        kept = self._kept.get((str(rows.key), rows.row_class), of_rows[0])
+        return [form_at(rows.groups, each, is_whole=rows.is_whole) for each in (kept, *of_rows)]
 
-    def _is_replaced(self, evidence: Evidence, rows: Rows, predicted: Floats, left_out: int = 0) -> bool:
-        """Whether the candidate gains enough, judged without the samples of a length."""
-        kept, candidate = (self._place(forms, predicted) for forms in self._pair(rows))
+    def _settled(self, evidence: Evidence, rows: Rows, predicted: Floats, left_out: int = 0) -> str:
+        """The kept form, or the candidate that gains most, if it gains enough; judged without the samples of a length.
+
+        Each is followed by others for where it does not fit.
+        """
+        kept, *candidates = self._forms_at(rows)
+        gains = [self._gain(evidence, rows, (kept, each), predicted, left_out) for each in candidates]
+        most = max(gains)
+        return candidates[gains.index(most)] if most >= 0.0 else kept
+
+    def _gain(self, evidence: Evidence, rows: Rows, pair: tuple[str, str], predicted: Floats, left_out: int) -> float:
+        """What a candidate gains over the kept form, beyond what it must; negative if it cannot replace it."""
+        kept, candidate = (self._place(forms, predicted) for forms in pair)
         if kept == candidate or candidate is None:
-            return False
+            return -math.inf
         if rows.is_whole:
-            gains = [] if left_out else self._gains[rows]
-            return bool(min(gains, default=0.0) >= _LEAST_GAIN_OF_WHOLE_GROUPS)
+            gains = [] if left_out else self._gains[rows, candidate]
+            return min(gains, default=-math.inf) - _LEAST_GAIN_OF_WHOLE_GROUPS
         if kept is not None and not _are_compared(evidence, rows, kept, candidate, left_out):
-            return False
+            return -math.inf
         estimates = self._estimates(evidence, rows, predicted, left_out)
-        return kept is None or bool(estimates[candidate] < estimates[kept] - _LEAST_GAIN)
+        return math.inf if kept is None else float(estimates[kept] - estimates[candidate]) - _LEAST_GAIN
 
     @staticmethod
     def _estimates(evidence: Evidence, rows: Rows, predicted: Floats, left_out: int = 0) -> Floats:
         """The estimated cost of each form, without the samples of a length."""
         return evidence.estimates(evidence.weights(rows.key, rows.groups, rows.is_whole, left_out), predicted)
 
-    def _gains_of_whole_groups(self) -> defaultdict[Rows, list[float]]:
-        """The gains of candidates in samples of whole groups."""
+    def _gains_of_whole_groups(self) -> defaultdict[tuple[Rows, int], list[float]]:
+        """The gains of candidates, by their places, in samples of whole groups."""
         found = defaultdict(list)
         for place, (sample, schedules) in enumerate(zip(self._samples, self._grid, strict=True)):
             rows = self._rows_of(place)
@@ -130,9 +156,10 @@ class Settling(Fitting):
                 continue
             known = np.array([math.nan if each is None else sample.regrets.get(each, math.nan) for each in schedules])
             has_schedule = np.array([math.inf if each is None else 0.0 for each in schedules])
-            kept, candidate = (self._place(forms, has_schedule) for forms in self._pair(rows))
-            if kept is not None and candidate is not None and not math.isnan(gain := known[kept] - known[candidate]):
-                found[rows].append(gain)
+            kept, *candidates = (self._place(forms, has_schedule) for forms in self._forms_at(rows))
+            for candidate in {each for each in candidates if each is not None}:
+                if kept is not None and not math.isnan(gain := known[kept] - known[candidate]):
+                    found[rows, candidate].append(gain)
         return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,16 +10,16 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.target import Target
 
-from jitnorm.fitted_forms import BY_RULE, form_at
+from jitnorm.fitted_forms import BY_RULE, Forms, form_at
 from jitnorm.tune import fit
 from jitnorm.tune.cost_model import CostModel
 from jitnorm.tune.samples import Sample, schedules_of
-from jitnorm.tune.settle import Settling
+from jitnorm.tune.settle import Settling, of_neighbours
 
 HOPPER = Target("sm_90a")
 NORM = KernelConfig("rmsnorm", 4096)
 KEPT = {(str(NORM), row_class): "2:1w" for row_class in ROW_CLASSES}
-CANDIDATES = {(str(NORM), row_class): "2:2" for row_class in ROW_CLASSES}
+CANDIDATES = [{(str(NORM), row_class): "2:2" for row_class in ROW_CLASSES}]
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +36,9 @@ def sample(size: int, regrets: Mapping[str, float]) -> Sample:
     return Sample("", "rmsnorm", config, "usual", "", found)
 
 
-def settled(samples: list[Sample], kept: Mapping[tuple[str, str], str] = KEPT) -> str:
+def settled(samples: list[Sample], kept: Forms = KEPT, candidates: Sequence[Forms] = CANDIDATES) -> str:
     """The forms of usual rows."""
-    found = Settling(samples, HOPPER, kept, CANDIDATES).fitted()
+    found = Settling(samples, HOPPER, kept, candidates).fitted()
     (forms,) = (each.forms for each in found if each.row_class == "usual")
     return forms
 
@@ -48,6 +48,22 @@ def test_the_candidate_replaces_the_shipped_form_where_it_gains() -> None:
     won = [sample(512 * groups - 16, {"1w": 0.1, "2": 0.0}) for groups in (30, 34, 38)]
     found = settled([*lost, *won])
     assert [form_at(groups, found) for groups in (7, 34)] == ["1w", "2"]
+
+
+def test_of_several_candidates_the_one_that_gains_most_replaces_it() -> None:
+    samples = [sample(512 * groups - 16, {"1w": 0.2, "2": 0.1, "3": 0.0}) for groups in (6, 7, 8)]
+    whole = [sample(4096, {"1w": 0.2, "2": 0.1, "3": 0.0})]
+    others = [dict.fromkeys(KEPT, form) for form in ("2:2", "2:3")]
+    for candidates in (others, others[::-1]):
+        assert form_at(7, settled(samples, candidates=candidates)) == "3"
+        assert form_at(8, settled(whole, candidates=candidates), is_whole=True) == "3"
+
+
+def test_the_forms_of_neighbouring_classes_are_candidates() -> None:
+    kept = {**KEPT, (str(NORM), "several"): "2:2", (str(NORM), "many"): "2:3"}
+    for better in ("2", "3"):
+        samples = [sample(512 * groups - 16, {"1w": 0.2, "2": 0.1, "3": 0.1, better: 0.0}) for groups in (6, 7, 8)]
+        assert form_at(7, settled(samples, kept, of_neighbours(kept))) == better
 
 
 def test_a_small_gain_replaces_nothing() -> None:
