@@ -130,7 +130,7 @@ class Settling(Fitting):
         return candidates[gains.index(most)] if most >= 0.0 else kept
 
     def _gain(self, evidence: Evidence, rows: Rows, pair: tuple[str, str], predicted: Floats, left_out: int) -> float:
-        """What a candidate gains over the kept form, beyond what it must; negative if it cannot replace it."""
+        """The gain of a candidate over the kept form, beyond what it must gain; negative if it cannot replace it."""
         kept, candidate = (self._place(forms, predicted) for forms in pair)
         if kept == candidate or candidate is None:
             return -math.inf
