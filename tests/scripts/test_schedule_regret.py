@@ -164,3 +164,20 @@ def test_cases_that_other_forms_change_are_measured_with_both_schedules_and_the_
     shipped.update(read_forms(out))
     measure(compared, monkeypatch, "--against", str(candidates))
     assert len(compared.read_text().splitlines()) == 1
+
+
+def test_the_better_form_of_a_neighbouring_class_replaces_a_shipped_one(
+    gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = str(KernelConfig("rmsnorm", 4096))
+    shipped = {(key, row_class): "2:1" if row_class == "some" else "2:2" for row_class in ROW_CLASSES}
+    for module in (fit_schedules, regret):
+        monkeypatch.setattr(module, "forms_of", lambda *_: shipped)
+    monkeypatch.setattr(schedule_regret, "draw", lambda ops, seed, step: iter([("rmsnorm", 5008)]))
+    compared, out = measure(tmp_path / "some.jsonl", monkeypatch, "--neighbours"), tmp_path / "forms.json"
+    monkeypatch.setattr(sys, "argv", ["fit_schedules.py", str(compared), "--neighbours", "--out", str(out)])
+    fit_schedules.main()
+    found = read_forms(out)
+    assert {row_class: form_at(10, found[key, row_class]) for row_class in ROW_CLASSES} == {
+        row_class: "1" if row_class in ("few", "some", "several") else "2" for row_class in ROW_CLASSES
+    }
