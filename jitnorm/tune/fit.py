@@ -83,25 +83,27 @@ class Evidence:
     shares: Floats
 
     @classmethod
-    def of(cls, samples: Sequence[Sample], grid: Sequence[Sequence[str | None]]) -> Evidence:
-        """The evidence of samples, with the schedule of each form for each."""
+    def of(cls, samples: Sequence[Sample], grid: Sequence[Sequence[str | None]], forms: int) -> Evidence:
+        """The evidence of any number of samples, with the schedule of each of so many forms for each."""
         of_device = Counter(sample.device for sample in samples)
         regrets = np.array([
             [np.nan if each is None else sample.regrets.get(each, np.nan) for each in of_sample]
             for sample, of_sample in zip(samples, grid, strict=True)
-        ])  # fmt: skip
+        ], dtype=np.float64).reshape(len(samples), forms)  # fmt: skip
         keys = [key_of(sample.config) for sample in samples]
         distinct = list(dict.fromkeys(keys))
         place_of = {key: place for place, key in enumerate(distinct)}
         return cls(
             distinct,
             np.array([place_of[key] for key in keys], dtype=np.int64),
-            np.array([sample.config.hidden_size for sample in samples]),
+            np.array([sample.config.hidden_size for sample in samples], dtype=np.int64),
             np.array([groups_of(sample.config) for sample in samples], dtype=np.int64),
             np.array([has_whole_groups(sample.config.hidden_size) for sample in samples], dtype=np.bool_),
             np.minimum(np.nan_to_num(regrets), _MOST),
             (~np.isnan(regrets)).astype(float),
-            np.array([math.sqrt(max(of_device.values()) / of_device[sample.device]) for sample in samples]),
+            np.array(
+                [math.sqrt(max(of_device.values()) / of_device[each.device]) for each in samples], dtype=np.float64
+            ),
         )
 
     def weights(self, key: KernelConfig, groups: int, is_whole: bool, left_out: int = 0) -> Floats:
@@ -117,7 +119,7 @@ class Evidence:
         near *= np.where(self.is_whole == is_whole, 1.0, _OTHER_ENDS)
         same = self.groups == groups
         near *= np.where(same & self.is_whole & is_whole, _SAME_LENGTH, 1.0) * np.where(same, _SAME_GROUPS, 1.0)
-        alike = np.array([_SAME_KERNEL if key == each else likeness(key, each) for each in self.keys])
+        alike = np.array([_SAME_KERNEL if key == each else likeness(key, each) for each in self.keys], dtype=np.float64)
         is_other = np.array([each != key for each in self.keys], dtype=bool)
         return np.array(near * alike[self.places] * (is_other[self.places] | (self.sizes != left_out)))
 
@@ -192,7 +194,8 @@ class Fitting:
             places = self._of_class(row_class)
             evidence = self._evidence(places)
             for key in kernels:
-                if not places and (kept := self._kept.get((str(key), row_class))):
+                kept = self._kept.get((str(key), row_class))
+                if kept and not places:  # what a model predicts from other classes alone replaces nothing
                     yield FittedForms(str(key), row_class, kept)
                     continue
                 predicted = np.split(model.costs(choices[key], key, row_class), len(_ENDS))
@@ -271,7 +274,8 @@ class Fitting:
         return [place for place, sample in enumerate(self._samples) if sample.row_class == row_class]
 
     def _evidence(self, places: Sequence[int]) -> Evidence:
-        return Evidence.of([self._samples[place] for place in places], [self._grid[place] for place in places])
+        samples, grid = [self._samples[place] for place in places], [self._grid[place] for place in places]
+        return Evidence.of(samples, grid, len(self._forms))
 
     def _chosen(
         self,

@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, product
 
 import numpy as np
@@ -124,23 +125,28 @@ class Settling(Fitting):
 
         Each is followed by others for where it does not fit.
         """
-        kept, *candidates = self._forms_at(rows)
-        gains = [self._gain(evidence, rows, (kept, each), predicted, left_out) for each in candidates]
-        most = max(gains)
-        return candidates[gains.index(most)] if most >= 0.0 else kept
 
-    def _gain(self, evidence: Evidence, rows: Rows, pair: tuple[str, str], predicted: Floats, left_out: int) -> float:
-        """The gain of a candidate over the kept form, beyond what it must gain; negative if it cannot replace it."""
-        kept, candidate = (self._place(forms, predicted) for forms in pair)
-        if kept == candidate or candidate is None:
-            return -math.inf
-        if rows.is_whole:
-            gains = [] if left_out else self._gains[rows, candidate]
-            return min(gains, default=-math.inf) - _LEAST_GAIN_OF_WHOLE_GROUPS
-        if kept is not None and not _are_compared(evidence, rows, kept, candidate, left_out):
-            return -math.inf
-        estimates = self._estimates(evidence, rows, predicted, left_out)
-        return math.inf if kept is None else float(estimates[kept] - estimates[candidate]) - _LEAST_GAIN
+        @cache
+        def estimates() -> Floats:
+            return self._estimates(evidence, rows, predicted, left_out)
+
+        def gain(kept: int | None, candidate: int | None) -> float:
+            """The gain of a candidate beyond what it must gain; negative if it cannot replace the kept form."""
+            if candidate is None or candidate == kept:
+                return -math.inf
+            if rows.is_whole:
+                gains = [] if left_out else self._gains[rows, candidate]
+                return min(gains, default=-math.inf) - _LEAST_GAIN_OF_WHOLE_GROUPS
+            if kept is None:
+                return math.inf
+            if not _are_compared(evidence, rows, kept, candidate, left_out):
+                return -math.inf
+            return float(estimates()[kept] - estimates()[candidate]) - _LEAST_GAIN
+
+        forms = self._forms_at(rows)
+        kept, *candidates = (self._place(each, predicted) for each in forms)
+        gains = [gain(kept, each) for each in candidates]
+        return forms[1 + gains.index(max(gains))] if max(gains) >= 0.0 else forms[0]
 
     @staticmethod
     def _estimates(evidence: Evidence, rows: Rows, predicted: Floats, left_out: int = 0) -> Floats:
@@ -165,8 +171,6 @@ class Settling(Fitting):
 
 def _are_compared(evidence: Evidence, rows: Rows, one: int, other: int, left_out: int) -> bool:
     """Whether two forms were measured side by side for the kernel near the length, not counting that length."""
-    if not evidence.keys:
-        return False
     is_kernel = np.array([key == rows.key for key in evidence.keys], dtype=bool)[evidence.places]
     is_near = np.abs(np.log(evidence.groups / rows.groups)) <= NEAR
     are_known = evidence.is_known[:, one] * evidence.is_known[:, other] > 0
