@@ -93,8 +93,8 @@ def packed_schedule(config: KernelConfig) -> RowSchedule | None:
     if best is None or _capacity(best) > usual or not _gains_by_packing(config, _capacity(best), usual):
         return None
     # Without idle lanes, activations to FP4 of 576 to 640 columns take 0.82 to 0.93 of the time on an H200.
-    is_parted = groups > 1 and has_separate_parts(config)
-    return (side_by_side(config, 2, _BLOCK_THREADS) if is_parted else None) or best
+    parted = side_by_side(config, 2, _BLOCK_THREADS) if groups > 1 and has_separate_parts(config) else None
+    return best if parted is None or why_not_packed(config, parted) else parted
 
 
 def _gains_by_packing(config: KernelConfig, capacity: int, usual: int) -> bool:

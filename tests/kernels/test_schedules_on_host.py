@@ -127,6 +127,18 @@ ABSENT = [
 ]
 
 
+# Rows that share warps, whose blocks two chunks per lane would divide among more lanes than they have in one pass.
+SHARING_WARPS = [
+    "quantize:hidden_size=640,quant=e4m3/128/f32,gate_columns=640",
+    "quantize:hidden_size=640,quant=int8/128/f32",
+]
+
+
+@pytest.mark.parametrize("text", SHARING_WARPS)
+def test_many_short_rows_have_whole_blocks(text: str) -> None:
+    assert_same(KernelConfig.parse(f"{text},many_rows=true"), Target("sm_90a"), 5, "random", is_cuda=True)
+
+
 AHEAD = [
     "rmsnorm:hidden_size=2048,pdl=true,schedule=4x1wao4",
     "rmsnorm:hidden_size=2560,residual=true,quant=e2m1/16/e4m3/128x4/given,pdl=true,schedule=3x2ao1",

@@ -103,6 +103,16 @@ def test_packing_leaves_no_more_lanes_idle_than_a_chunk_per_lane(chunks: int) ->
         assert (each.chunks_per_lane - 1) * each.lanes_per_row < chunks <= each.chunks_per_lane * each.lanes_per_row
 
 
+@pytest.mark.parametrize("gates", ["", ",gate_columns=-1"])
+@pytest.mark.parametrize("block", [16, 32, 48, 64, 96, 128, 256])
+def test_rows_that_share_warps_have_whole_blocks(block: int, gates: str) -> None:
+    """Else the lanes of a block would find the largest magnitude of only a part of it."""
+    for size in range(block, 1537, block):
+        config = KernelConfig.parse(f"quantize:hidden_size={size},quant=e4m3/{block}/f32,many_rows=true{gates}")
+        packed = packed_schedule(config)
+        assert packed is None or why_unfit(config, HOPPER, packed) == "", size
+
+
 def test_fewer_rows_do_not_share_warps_so() -> None:
     assert packed_schedule(replace(NVFP4, many_rows=False)) is None
     assert schedule_of("rmsnorm:hidden_size=384,quant=e2m1/16/e4m3") == "1x1wqp2"
