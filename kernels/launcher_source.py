@@ -12,10 +12,12 @@ from .row_classes import (
     LONG_ROW,
     MANY_ELEMENTS,
     MANY_ROWS,
-    MANY_SHORT_ELEMENTS,
+    MANY_SHORTER_ROWS,
+    MANY_SMALL_ELEMENTS,
     ROW_CLASSES,
     SEVERAL_ROWS,
     SHORT_ROW,
+    SHORTER_ROW,
     SMALL_ROW,
     SOME_ROWS,
 )
@@ -60,8 +62,9 @@ def launcher_source() -> str:
         f"constexpr int64_t kSomeRows = {SOME_ROWS}, kSeveralRows = {SEVERAL_ROWS};\n"
         f"constexpr int64_t kLongRow = {LONG_ROW};\n"
         f"constexpr int64_t kManyRows = {MANY_ROWS}, kShortRow = {SHORT_ROW}, kManyElements = {MANY_ELEMENTS};\n"
-        f"constexpr int64_t kManyShortElements = {MANY_SHORT_ELEMENTS};\n"
+        f"constexpr int64_t kManyShorterRows = {MANY_SHORTER_ROWS}, kShorterRow = {SHORTER_ROW};\n"
         f"constexpr int64_t kSmallRow = {SMALL_ROW}, kFewSmallElements = {FEW_SMALL_ELEMENTS};\n"
+        f"constexpr int64_t kManySmallElements = {MANY_SMALL_ELEMENTS};\n"
         f"enum RowClass : int16_t {{ {classes} }};\n"
     )
     return "\n".join([prelude, constants, *rest])

@@ -20,18 +20,21 @@ SOME_ROWS, SEVERAL_ROWS = 384, 1280
 # than many threads, which finish a row sooner.
 MANY_ELEMENTS = 1 << 26
 # With this many rows of up to `SHORT_ROW` elements, starting blocks takes the time, so several rows share a block:
-# NVFP4 of 16384 x 1536 went from 0.751 of the roofline to 0.887. Of 8192 x 4096 it fell from 0.902 to 0.848.
-MANY_ROWS = 8192
-SHORT_ROW = 2048
-# With fewer elements, several rows in a warp are too few threads: NVFP4 of 8192 x 384 fell from 0.90 of a copy to 0.78.
-MANY_SHORT_ELEMENTS = 1 << 22
-# Rows of up to a group of elements, such as heads, are few or usual: blocks are so small that only the number of
+# NVFP4 of 16384 x 1536 went from 0.751 of the roofline to 0.887. Of 8192 x 4096 it fell from 0.902 to 0.848. With fewer
+# rows, the schedules of many leave the last wave too empty: on an H200, ops at 1280 to 2048 columns take 0.96 to 0.98
+# of their time at 8192 rows with those of usual calls, 0.99 to 1.01 at 16000, 1.00 to 1.03 at 26000.
+MANY_ROWS, SHORT_ROW = 16384, 2048
+# The same for rows with so few elements that fewer of them suffice. An H200 starts about 0.8 blocks per nanosecond:
+# SwiGLU to FP8 of 12174 x 528 would take 1.49 times as long.
+MANY_SHORTER_ROWS, SHORTER_ROW = 8192, 1024
+# Rows of up to a group of elements, such as heads, are few, usual or many: blocks are so small that only the number of
 # elements counts. On an H200, queries and keys of 1024 x 3072, 30720 heads, take 5.5 us with the schedule of many, 6.5
-# with that of few, but RMSNorm of 16384 x 128 1.02 times as long.
-SMALL_ROW, FEW_SMALL_ELEMENTS = 512, 1 << 21
+# with that of few, but RMSNorm of 16384 x 128 1.02 times as long. Several rows in a warp are too few threads for fewer
+# than `MANY_SMALL_ELEMENTS`: NVFP4 of 8192 x 384 fell from 0.90 of a copy to 0.78.
+SMALL_ROW, FEW_SMALL_ELEMENTS, MANY_SMALL_ELEMENTS = 512, 1 << 21, 1 << 22
 # Classes of calls, in the launcher's order: up to `FEWEST_ROWS` rows of more than `LONG_ROW` elements; up to `FEW_ROWS`
-# rows; up to `SOME_ROWS`; up to `SEVERAL_ROWS`; everything in between; `MANY_ELEMENTS`, or `MANY_ROWS` short ones with
-# `MANY_SHORT_ELEMENTS`, or more.
+# rows; up to `SOME_ROWS`; up to `SEVERAL_ROWS`; everything in between; `MANY_ELEMENTS`, `MANY_ROWS` short ones,
+# `MANY_SHORTER_ROWS` shorter ones, or more.
 ROW_CLASSES = ("fewest", "few", "some", "several", "usual", "many")
 # What users name with one word.
 _INCLUDED = {"few": "fewest", "some": "several"}
@@ -47,11 +50,11 @@ def class_of(rows: int, hidden_size: int) -> str:
         ('few', 'usual')
     """
     elements = rows * hidden_size
-    is_short = hidden_size <= SHORT_ROW and rows >= MANY_ROWS
-    if elements >= MANY_ELEMENTS or (is_short and elements >= MANY_SHORT_ELEMENTS):
-        return "many"
     if hidden_size <= SMALL_ROW:
-        return "few" if elements <= FEW_SMALL_ELEMENTS else "usual"
+        return "few" if elements <= FEW_SMALL_ELEMENTS else "usual" if elements < MANY_SMALL_ELEMENTS else "many"
+    many_rows = MANY_SHORTER_ROWS if hidden_size <= SHORTER_ROW else MANY_ROWS
+    if elements >= MANY_ELEMENTS or (hidden_size <= SHORT_ROW and rows >= many_rows):
+        return "many"
     if rows <= FEW_ROWS:
         return "fewest" if rows <= FEWEST_ROWS and hidden_size > LONG_ROW else "few"
     return "some" if rows <= SOME_ROWS else "several" if rows <= SEVERAL_ROWS else "usual"

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from jitnorm.bench.cases import op_named
 from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.row_classes import FEW_ROWS, MANY_ELEMENTS, MANY_ROWS, ROW_CLASSES, class_of, classes_of
+from jitnorm.kernels.row_classes import (
+    FEW_ROWS,
+    MANY_ELEMENTS,
+    MANY_ROWS,
+    MANY_SHORTER_ROWS,
+    ROW_CLASSES,
+    class_of,
+    classes_of,
+)
 from jitnorm.kernels.schedule import for_many_rows
 from jitnorm.kernels.spelling import did_you_mean
 from jitnorm.kernels.target import Target
@@ -36,7 +44,7 @@ HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 24
 _FEW = (1, 16, 64, FEW_ROWS)
 _SOME = (192, 384)
 _SEVERAL = (448, 768, 1024)
-_USUAL = (1792, 3072, 6144)
+_USUAL = (1792, 3072, 6144, 12288)
 _MANY_ELEMENTS = (MANY_ELEMENTS >> 1, MANY_ELEMENTS << 1)
 
 
@@ -126,10 +134,10 @@ def rows_of(row_class: str, hidden_size: int) -> tuple[int, ...]:
 
     Example:
         >>> rows_of("usual", 16384), rows_of("many", 2048), rows_of("many", 4096)
-        ((1792, 3072), (8192, 16384, 65536), (32768,))
+        ((1792, 3072), (16384, 65536), (16384, 32768))
     """
     if row_class == "many":
-        rows = {MANY_ROWS, *(elements // hidden_size for elements in _MANY_ELEMENTS)}
+        rows = {MANY_SHORTER_ROWS, MANY_ROWS, *(elements // hidden_size for elements in _MANY_ELEMENTS)}
     else:
         rows = {*_FEW, *_SOME, *_SEVERAL, *_USUAL}
     return tuple(sorted(each for each in rows if class_of(each, hidden_size) == row_class))

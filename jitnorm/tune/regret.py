@@ -13,7 +13,14 @@ from jitnorm.bench.cases import op_named
 from jitnorm.fitted_forms import Forms
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import round_up
-from jitnorm.kernels.row_classes import MANY_ELEMENTS, ROW_CLASSES, class_of
+from jitnorm.kernels.row_classes import (
+    MANY_ELEMENTS,
+    MANY_ROWS,
+    MANY_SHORTER_ROWS,
+    ROW_CLASSES,
+    SHORT_ROW,
+    class_of,
+)
 from jitnorm.kernels.target import Target
 from jitnorm.tune.cases import Case, plan
 from jitnorm.tune.choose import Times
@@ -27,7 +34,7 @@ STEP = 16
 # Numbers of rows at which the schedules of neighbouring classes are compared: also between those for which schedules
 # are tuned, because what is the fastest at two numbers need not be so between them. The fewest rows and many are
 # compared where they are tuned.
-_ROWS_BETWEEN = (56, 128, 152, 208, 256, 320, 384, 448, 640, 896, 1152, 1408, 2432, 4608)
+_ROWS_BETWEEN = (56, 128, 152, 208, 256, 320, 384, 448, 640, 896, 1152, 1408, 2432, 4608, 9216)
 # Schedules are measured again if they are within this of the fastest, or if a time is so many times the shortest, which
 # may include a wait for the host.
 _FAR_BEHIND, _SUSPICIOUS = 0.03, 2.0
@@ -115,12 +122,12 @@ def cases_of(op: str, size: int, target: Target) -> list[Case]:
 
 
 def _with_many_rows(case: Case) -> Case:
-    """The case itself; for many rows, with a single call of about 2^27 elements."""
+    """The case itself; for many rows, with a call of about 2^27 elements, and one of the fewest short rows."""
     if case.row_class != "many":
         return case
-    rows = 2 * MANY_ELEMENTS // case.config.hidden_size
-    assert class_of(rows, case.config.hidden_size) == "many"
-    return replace(case, rows=(rows,))
+    size = case.config.hidden_size
+    rows = (*((MANY_SHORTER_ROWS, MANY_ROWS) if size <= SHORT_ROW else ()), 2 * MANY_ELEMENTS // size)
+    return replace(case, rows=tuple(each for each in rows if class_of(each, size) == "many"))
 
 
 def chosen(case: Case, target: Target) -> str:

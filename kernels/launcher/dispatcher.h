@@ -135,9 +135,11 @@ class Dispatcher {
   // The same as class_of in kernels/row_classes.py.
   static RowClass ClassOf(int64_t rows, int64_t hidden_size) {
     const int64_t elements = rows * hidden_size;
-    const bool is_short = hidden_size <= kShortRow && rows >= kManyRows;
-    if (elements >= kManyElements || (is_short && elements >= kManyShortElements)) return kMany;
-    if (hidden_size <= kSmallRow) return elements <= kFewSmallElements ? kFew : kUsual;
+    if (hidden_size <= kSmallRow) {
+      return elements <= kFewSmallElements ? kFew : elements < kManySmallElements ? kUsual : kMany;
+    }
+    const int64_t many_rows = hidden_size <= kShorterRow ? kManyShorterRows : kManyRows;
+    if (elements >= kManyElements || (hidden_size <= kShortRow && rows >= many_rows)) return kMany;
     if (rows <= kFewRows) return rows <= kFewestRows && hidden_size > kLongRow ? kFewest : kFew;
     return rows <= kSomeRows ? kSome : rows <= kSeveralRows ? kSeveral : kUsual;
   }

@@ -90,6 +90,14 @@ def test_every_drawn_length_has_cases_of_its_classes() -> None:
             assert {class_of(rows, case.config.hidden_size) for rows in case.rows} == {case.row_class}
 
 
+@pytest.mark.parametrize(
+    ("size", "rows"), [(640, (8192, 16384, 209715)), (1536, (16384, 87381)), (2064, (65027,)), (16384, (8192,))]
+)
+def test_many_rows_are_2_to_the_27_elements_and_of_short_ones_also_the_fewest(size: int, rows: tuple[int, ...]) -> None:
+    (case,) = (each for each in cases_of("rmsnorm", size, HOPPER) if each.row_class == "many")
+    assert case.rows == rows
+
+
 @pytest.mark.parametrize(("op", "size"), [("rmsnorm", 5392), ("silu nvfp4", 17024)])
 def test_what_calls_get_is_measured_too(op: str, size: int) -> None:
     for case in cases_of(op, size, HOPPER):
