@@ -1,4 +1,4 @@
-"""Schedules drawn at random, of all that are legal, with the configurations that they are for."""
+"""Legal schedules drawn at random, with the configurations that they are for, and lengths drawn for the rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.numerics import CHUNK_SIZE, ceil_div, round_up
+from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, round_up
 from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.row_schedule import WARP_LANES, RowSchedule
 from jitnorm.kernels.schedule import why_unfit
@@ -51,6 +51,16 @@ def drawn_config(op: str, numbers: Random, target: Target) -> KernelConfig:
             schedule = _drawn(config, numbers)
             if not why_unfit(config, target, schedule):
                 return replace(config, schedule=str(schedule))
+
+
+def config_by_rules(op: str, numbers: Random) -> KernelConfig:
+    """A configuration of an op at any length of up to four groups, whose schedule the rules choose."""
+    while True:
+        size, many_rows = CHUNK_SIZE * numbers.randint(1, 4 * GROUP_CHUNKS), numbers.choice(("false", "true"))
+        try:
+            return KernelConfig.parse(f"{op}hidden_size={size},many_rows={many_rows}")
+        except ValueError:  # the length is no multiple of the op's blocks
+            continue
 
 
 def _drawn(config: KernelConfig, numbers: Random) -> RowSchedule:

@@ -19,7 +19,7 @@ except ToolchainMissingError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 from cute_on_host import assert_same
-from drawn_schedules import OPS, drawn_config
+from drawn_schedules import OPS, config_by_rules, drawn_config
 from warp_orders import Drawn, FirstAhead, NewOrder, Together
 
 SCHEDULES = [
@@ -177,6 +177,13 @@ def test_a_drawn_schedule_gives_the_bytes_of_the_cpu(op: str, seed: int) -> None
     config = drawn_config(op, numbers, target)
     kind, rows = numbers.choice(("random", "nan", "tiny", "huge")), numbers.choice((1, 3, 5))
     assert_same(config, target, rows, kind, order=partial(Drawn, seed), is_cuda=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("op", OPS)
+def test_the_rules_give_the_bytes_of_the_cpu_at_a_drawn_length(op: str, seed: int) -> None:
+    numbers = Random(f"rules {op} {seed}")
+    assert_same(config_by_rules(op, numbers), Target("sm_90a"), numbers.choice((1, 3, 9)), "nan", is_cuda=True)
 
 
 @pytest.mark.parametrize("text", ABSENT)
