@@ -34,7 +34,7 @@ STEP = 16
 # Numbers of rows at which the schedules of neighbouring classes are compared: also between those for which schedules
 # are tuned, because what is the fastest at two numbers need not be so between them. The fewest rows and many are
 # compared where they are tuned.
-_ROWS_BETWEEN = (56, 128, 152, 208, 256, 320, 384, 448, 640, 896, 1152, 1408, 2432, 4608, 9216)
+_ROWS_BETWEEN = (56, 128, 152, 208, 256, 320, 384, 448, 640, 896, 1152, 1408, 2432, 4608, 9216, 20480)
 # Schedules are measured again if they are within this of the fastest, or if a time is so many times the shortest, which
 # may include a wait for the host.
 _FAR_BEHIND, _SUSPICIOUS = 0.03, 2.0
@@ -122,7 +122,7 @@ def cases_of(op: str, size: int, target: Target) -> list[Case]:
 
 
 def _with_many_rows(case: Case) -> Case:
-    """The case itself; for many rows, with a call of about 2^27 elements, and one of the fewest short rows."""
+    """The case itself; for many rows, with a call of about 2^27 elements and, of short rows, those with the fewest."""
     if case.row_class != "many":
         return case
     size = case.config.hidden_size
