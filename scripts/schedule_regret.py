@@ -1,15 +1,15 @@
 """Measures how much longer calls at random lengths take than with the fastest schedule that tuning finds.
 
-    python scripts/schedule_regret.py [--seed 0] [--step 16] [--sizes 2880,5120] [--draw-rows]
-        [--neighbours | --against FORMS] [--seconds 400] [--jobs N] [--out FILE]
+    python scripts/schedule_regret.py [--seed 0] [--step 16] [--sizes 2880,5120] [--row-classes usual,many]
+        [--draw-rows] [--neighbours | --against FORMS] [--seconds 400] [--jobs N] [--out FILE]
 
-Needs a GPU, torch and NVRTC. Each op of `jitnorm tune` is called at one length up to 32768 in all classes of rows, then
-at another, and so on until the time is up: worker processes build kernels ahead. With `--sizes`, each op is called at
-each of these lengths once, in drawn order. With `--draw-rows`, each case has a single number of rows, which is drawn,
-not those for which schedules are tuned. With `--neighbours`, cases are measured at more numbers of rows, but only with
-the schedules that their own class of rows and those beside it get, and the rules'. With `--against`, only cases are
-measured to which other forms give another schedule, and only with that, their own and the rules'. All times go to a
-file of JSON lines, the first of which describes the machine.
+Needs a GPU, torch and NVRTC. Each op of `jitnorm tune` is called at one length up to 32768 in all classes of rows, or
+those of `--row-classes`, then at another, and so on until the time is up: worker processes build kernels ahead. With
+`--sizes`, each op is called at each of these lengths once, in drawn order. With `--draw-rows`, each case has a single
+number of rows, which is drawn, not those for which schedules are tuned. With `--neighbours`, cases are measured at more
+numbers of rows, but only with the schedules that their own class of rows and those beside it get, and the rules'. With
+`--against`, only cases are measured to which other forms give another schedule, and only with that, their own and the
+rules'. All times go to a file of JSON lines, the first of which describes the machine.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the drawn lengths")
     parser.add_argument("--step", type=int, default=STEP, help="of the drawn lengths: they are multiples of it")
     parser.add_argument("--sizes", help="lengths to measure instead, separated by commas")
+    parser.add_argument("--row-classes", help="classes of rows, separated by commas; all by default")
     parser.add_argument("--draw-rows", action="store_true", help="measure any numbers of rows of each class")
     less = parser.add_mutually_exclusive_group()
     less.add_argument("--neighbours", action="store_true", help="compare the schedules of neighbouring classes of rows")
@@ -89,15 +90,24 @@ def main() -> None:
 def planned(wanted: argparse.Namespace, target: Target) -> Iterator[list[Case]]:
     """The cases of drawn ops and lengths, as the options say."""
     sizes = [int(each) for each in (wanted.sizes or "").split(",") if each]
+    row_classes = classes_named(wanted.row_classes or "")
     others = read_forms(wanted.against) if wanted.against else None
     numbers = random.Random(wanted.seed)
     for op, size in shuffled(OPS, sizes, wanted.seed) if sizes else draw(OPS, wanted.seed, wanted.step):
-        cases = cases_of(op, size, target)
+        cases = [case for case in cases_of(op, size, target) if not row_classes or case.row_class in row_classes]
         if wanted.neighbours:
             cases = with_neighbours(cases, target)
         if wanted.draw_rows:
             cases = with_drawn_rows(cases, numbers)
         yield cases if others is None else compared(cases, target, others)
+
+
+def classes_named(text: str) -> list[str]:
+    """The classes in a text, separated by commas; ValueError if one is not known."""
+    found = [each for each in text.split(",") if each]
+    if unknown := {*found}.difference(ROW_CLASSES):
+        raise ValueError(f"--row-classes: is {text!r}, with {', '.join(unknown)}; allowed are {', '.join(ROW_CLASSES)}")
+    return found
 
 
 def measured(

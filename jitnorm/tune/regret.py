@@ -32,8 +32,8 @@ _SHORTEST, _LONGEST = 528, 32768
 # All lengths are multiples of a chunk.
 STEP = 16
 # Numbers of rows at which the schedules of neighbouring classes are compared: also between those for which schedules
-# are tuned, because what is the fastest at two numbers need not be so between them. The fewest rows and many are
-# compared where they are tuned.
+# are tuned, because what is the fastest at two numbers need not be so between them. The fewest rows are compared where
+# they are tuned, many there, too.
 _ROWS_BETWEEN = (56, 128, 152, 208, 256, 320, 384, 448, 640, 896, 1152, 1408, 2432, 4608, 9216, 20480)
 # Schedules are measured again if they are within this of the fastest, or if a time is so many times the shortest, which
 # may include a wait for the host.
@@ -169,9 +169,11 @@ def with_neighbours(cases: Sequence[Case], target: Target) -> list[Case]:
         place, size = ROW_CLASSES.index(case.row_class), case.config.hidden_size
         beside = ROW_CLASSES[max(0, place - 1) : place + 2]
         schedules = dict.fromkeys(chosen(replace(case, row_class=each), target) for each in beside)
-        rows = tuple(each for each in _ROWS_BETWEEN if class_of(each, size) == case.row_class)
+        rows = {each for each in _ROWS_BETWEEN if class_of(each, size) == case.row_class}
+        if case.row_class in ("fewest", "many"):
+            rows.update(case.rows)
         if len(schedules) > 1:
-            found.append(replace(case, rows=rows or case.rows, schedules=tuple(filter(None, schedules))))
+            found.append(replace(case, rows=tuple(sorted(rows)), schedules=tuple(filter(None, schedules))))
     return found
 
 

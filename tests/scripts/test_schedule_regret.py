@@ -84,6 +84,18 @@ def test_every_schedule_of_every_case_is_written(measured: Path, capsys: pytest.
     assert "of 12 cases" in capsys.readouterr().out
 
 
+def test_some_classes_can_be_measured_alone(gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = measure(tmp_path / "some.jsonl", monkeypatch, "--row-classes", "many,usual")
+    _, *lines = map(json.loads, found.read_text().splitlines())
+    of_each = [(op, row_class) for op in ("rmsnorm", "silu") for row_class in ("usual", "many")]
+    assert [(line["op"], line["row_class"]) for line in lines] == of_each
+
+
+def test_a_class_that_is_not_known_is_an_error(gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"--row-classes: is 'usual,lots', with lots; allowed are fewest, few"):
+        measure(tmp_path / "some.jsonl", monkeypatch, "--row-classes", "usual,lots")
+
+
 def test_rows_are_drawn_out_of_each_class(gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, *lines = map(json.loads, measure(tmp_path / "drawn.jsonl", monkeypatch, "--draw-rows").read_text().splitlines())
     drawn = [(line["op"], *line["rows"]) for line in lines]

@@ -116,6 +116,13 @@ def test_neighbours_have_the_schedules_of_the_classes_beside_their_own_between_t
         assert each.row_class in ("fewest", "many") or set(each.rows) - set(tuned.rows)
 
 
+def test_many_rows_are_compared_where_they_are_tuned_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regret, "chosen", lambda case, target: "1x4" if case.row_class == "many" else "2x2")
+    cases = [case for case in cases_of("rmsnorm", 2048, HOPPER) if case.row_class == "many"]
+    (found,) = with_neighbours(cases, HOPPER)
+    assert found.rows == (16384, 20480, 65536)
+
+
 def test_cases_whose_neighbours_have_the_same_schedule_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = cases_of("rmsnorm", 5392, HOPPER)
     assert with_neighbours(cases, HOPPER)
