@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from jitnorm.bench.cases import op_named
 from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.numerics import ceil_div
 from jitnorm.kernels.row_classes import (
     FEW_ROWS,
     MANY_ELEMENTS,
     MANY_ROWS,
     MANY_SHORTER_ROWS,
     ROW_CLASSES,
+    SHORT_ROW,
     class_of,
     classes_of,
 )
@@ -45,7 +47,6 @@ _FEW = (1, 16, 64, FEW_ROWS)
 _SOME = (192, 384)
 _SEVERAL = (448, 768, 1024)
 _USUAL = (1792, 3072, 6144, 12288)
-_MANY_ELEMENTS = (MANY_ELEMENTS >> 1, MANY_ELEMENTS << 1)
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,9 @@ def rows_of(row_class: str, hidden_size: int) -> tuple[int, ...]:
         ((1792, 3072), (16384, 65536), (16384, 32768))
     """
     if row_class == "many":
-        rows = {MANY_SHORTER_ROWS, MANY_ROWS, *(elements // hidden_size for elements in _MANY_ELEMENTS)}
+        short = {MANY_SHORTER_ROWS, MANY_ROWS, MANY_ELEMENTS // 2 // hidden_size}
+        fewest = short if hidden_size <= SHORT_ROW else {ceil_div(MANY_ELEMENTS, hidden_size)}
+        rows = {*fewest, 2 * MANY_ELEMENTS // hidden_size}
     else:
         rows = {*_FEW, *_SOME, *_SEVERAL, *_USUAL}
     return tuple(sorted(each for each in rows if class_of(each, hidden_size) == row_class))

@@ -13,14 +13,7 @@ from jitnorm.bench.cases import op_named
 from jitnorm.fitted_forms import Forms
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import round_up
-from jitnorm.kernels.row_classes import (
-    MANY_ELEMENTS,
-    MANY_ROWS,
-    MANY_SHORTER_ROWS,
-    ROW_CLASSES,
-    SHORT_ROW,
-    class_of,
-)
+from jitnorm.kernels.row_classes import MANY_ELEMENTS, ROW_CLASSES, SHORT_ROW, class_of
 from jitnorm.kernels.target import Target
 from jitnorm.tune.cases import Case, plan
 from jitnorm.tune.choose import Times
@@ -116,18 +109,15 @@ def shuffled(ops: Sequence[str], sizes: Sequence[int], seed: int) -> Iterator[tu
         yield from ((op, size) for op, size in zip(ops, of_round, strict=True) if size % op_named(op).multiples[1] == 0)
 
 
-def cases_of(op: str, size: int, target: Target) -> list[Case]:
-    """The cases of all classes of rows, which have many kernels in common."""
-    return [_with_many_rows(case) for case in plan([op], [size], ROW_CLASSES, target).cases]
+def cases_of(op: str, size: int, target: Target, row_classes: Sequence[str] = ()) -> list[Case]:
+    """The cases of some classes of rows, by default of all, which have many kernels in common."""
+    return [_with_many_rows(case) for case in plan([op], [size], row_classes, target).cases]
 
 
 def _with_many_rows(case: Case) -> Case:
-    """The case itself; for many rows, with a call of about 2^27 elements and, of short rows, those with the fewest."""
-    if case.row_class != "many":
-        return case
-    size = case.config.hidden_size
-    rows = (*((MANY_SHORTER_ROWS, MANY_ROWS) if size <= SHORT_ROW else ()), 2 * MANY_ELEMENTS // size)
-    return replace(case, rows=tuple(each for each in rows if class_of(each, size) == "many"))
+    """The case itself; if it has many rows that are not short, only with the most, about 2^27 elements."""
+    is_long = case.row_class == "many" and case.config.hidden_size > SHORT_ROW
+    return replace(case, rows=case.rows[-1:]) if is_long else case
 
 
 def chosen(case: Case, target: Target) -> str:

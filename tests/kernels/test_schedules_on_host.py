@@ -127,7 +127,7 @@ ABSENT = [
 ]
 
 
-# Rows that share warps, whose blocks two chunks per lane would divide among more lanes than they have in one pass.
+# Rows that share warps; with two chunks per lane, lanes would have a part of a block in each of two passes.
 SHARING_WARPS = [
     "quantize:hidden_size=640,quant=e4m3/128/f32,gate_columns=640",
     "quantize:hidden_size=640,quant=int8/128/f32",

@@ -92,7 +92,7 @@ def test_some_classes_can_be_measured_alone(gpu: None, tmp_path: Path, monkeypat
 
 
 def test_a_class_that_is_not_known_is_an_error(gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match=r"--row-classes: is 'usual,lots', with lots; allowed are fewest, few"):
+    with pytest.raises(ValueError, match=r"row_classes: is 'lots'; allowed are fewest, few"):
         measure(tmp_path / "some.jsonl", monkeypatch, "--row-classes", "usual,lots")
 
 
