@@ -52,15 +52,16 @@ def silu_f32(x: NDArray[Any]) -> F32:
 def gelu_f32(x: NDArray[Any]) -> F32:
     """Return x times the probability that a standard normal variable is below it, ``x / 2 (1 + erf(x / sqrt(2)))``.
 
-    Below -12.75, x counts as -12.75. Arguments, result and errors are those of `silu_f32`.
+    With a = |x|, it is ``max(x, 0) - a tail(a)``, where a counts as at most 12.75. Arguments, result and errors are
+    those of `silu_f32`.
 
     Example:
         >>> gelu_f32(np.array([0, 1], np.float32)).tolist()
         [0.0, 0.8413447141647339]
     """
-    bounded = np.maximum(as_float32(x, "x"), -_GELU_LIMIT)
-    tail = normal_tail(_at_most(np.abs(bounded), _GELU_LIMIT))
-    return canonical(bounded * np.where(bounded < 0, tail, ONE - tail))
+    x = as_float32(x, "x")
+    a = _at_most(np.abs(x), _GELU_LIMIT)
+    return canonical(fma(-a, normal_tail(a), np.where(x < 0, np.float32(-0.0), x)))
 
 
 @np.errstate(all="ignore")

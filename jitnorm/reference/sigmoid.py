@@ -11,16 +11,16 @@ F32 = NDArray[np.float32]
 
 
 (_ROUNDER,) = constants("0x1.8p+23")  # a float32 of this size has no room for fractions
-_HALF_LOG2_E, _HALF_LOG2_E_LOW = constants("0x1.715476p-1", "0x1.4ae0cp-27")
+(_HALF_LOG2_E,) = constants("0x1.715476p-1")
 # The polynomial of degree 5, 1 at 0, that is nearest to 2^f in relative terms for |f| up to a half.
 _POWER = constants("0x1.5bb9fcp-10", "0x1.3cea9ep-7", "0x1.c6b752p-5", "0x1.ebf9bep-3", "0x1.62e42ap-1", "0x1p+0")
-# The polynomial of degree 8 for which t p(t) with t = 1 / (1 + 0.34375 x) is nearest to e^(x^2 / 2) times the tail, in
-# relative terms, for x from 0 to 12.75; by Remez's exchange.
+# The polynomial of degree 8 in t = 1 / (1 + 0.29443359375 x) that is nearest to 2^(k x^2) times the tail, in relative
+# terms, for x from 0 to 12.75 and the k above; each coefficient was rounded before the next was chosen.
 _TAIL = constants(
-    "-0x1.cebea6p-6", "0x1.2ab0cep-3", "-0x1.1a36p-2", "0x1.8f88b4p-3", "-0x1.57ff0ep-5", "0x1.d1cc36p-4",
-    "0x1.dd23eap-4", "0x1.19c0bcp-3", "0x1.18d14ap-3",
+    "0x1.46ae22p-5", "-0x1.7e31c6p-3", "0x1.1dce08p-2", "-0x1.00bb4p-3", "0x1.5f119p-3", "0x1.5273b6p-4",
+    "0x1.f35a2ep-4", "0x1.df4522p-4", "0x1.4b8f56p-16",
 )  # fmt: skip
-(_TAIL_STRETCH,) = constants("0x1.6p-2")  # 0.34375
+(_TAIL_STRETCH,) = constants("0x1.2d8p-2")  # 0.29443359375
 
 
 def power_of_product(x: F32, factor: F32, low: F32) -> F32:
@@ -42,10 +42,9 @@ def normal_tail(x: F32) -> F32:
     """The probability that a standard normal variable exceeds x, for x from 0 to 12.75."""
     square = x * x
     n = _nearest_integer(square, -_HALF_LOG2_E)
-    rest = fma(square, -_HALF_LOG2_E_LOW, fma(square, -_HALF_LOG2_E, -n))
-    rest = fma(rest_of_square(x, square), -_HALF_LOG2_E, rest)
+    rest = fma(rest_of_square(x, square), -_HALF_LOG2_E, fma(square, -_HALF_LOG2_E, -n))
     t = ONE / fma(x, _TAIL_STRETCH, ONE)
-    probability: F32 = polynomial(_POWER, rest) * _power_of_two(n) * t * polynomial(_TAIL, t)
+    probability: F32 = polynomial(_POWER, rest) * _power_of_two(n) * polynomial(_TAIL, t)
     return probability
 
 

@@ -6,7 +6,7 @@
 #include "packed.h"
 
 // 2^f, for an f of at most a half in magnitude: the polynomial 1 + f q(f) nearest to it. With it and fast_reciprocal,
-// GELU takes 37.7 instructions per element on Hopper; with e^r and Newton steps it took 42.7.
+// GELU took 37.7 instructions per element on Hopper; with e^r and Newton steps, 42.7.
 template <typename Floats>
 JITNORM_INLINE Floats exp2_of_rest(Floats f) {
   Floats p = 0x1.5bb9fcp-10f;
@@ -41,29 +41,30 @@ JITNORM_INLINE Floats add_rest_of_square(Floats sum, float factor, Floats x, Flo
   return fma_rn(fma_rn(x, x, -square), factor, sum);
 }
 
-// The probability that a standard normal variable exceeds an x from 0 to 12.75: e^(-x^2 / 2) t p(t).
+// The probability that a standard normal variable exceeds an x from 0 to 12.75: 2^(-k x^2) p(t), where k is the float
+// nearest to 1 / (2 ln 2). The polynomial makes up for what k lacks: with a second part of k and t p(t), GELU to NVFP4
+// took 41.0 instructions per element of rows of 4096 on Hopper, not 37.0.
 template <typename Floats>
 JITNORM_INLINE Floats normal_tail(Floats x) {
   const Floats square = mul_rn(x, x);
   const Floats shifted = fma_rn(square, -0x1.715476p-1f, 0x1.8p23f);
   const Floats n = add_rn(shifted, -0x1.8p23f);
-  const Floats rounded = fma_rn(square, -0x1.4ae0cp-27f, fma_rn(square, -0x1.715476p-1f, -n));
-  const Floats rest = add_rest_of_square(rounded, -0x1.715476p-1f, x, square);
+  const Floats rest = add_rest_of_square(fma_rn(square, -0x1.715476p-1f, -n), -0x1.715476p-1f, x, square);
   // The product with 2^n is normal, so n is added to the exponent.
-  const Floats exponential =
+  const Floats power =
       of_each([](float power, float exponent) { return float_of(bits_of(power) + bits_of(exponent) * 0x800000u); },
               exp2_of_rest(rest), shifted);
-  const Floats t = fast_reciprocal(fma_rn(x, 0.34375f, 1.0f));
-  Floats p = -0x1.cebea6p-6f;
-  p = fma_rn(p, t, 0x1.2ab0cep-3f);
-  p = fma_rn(p, t, -0x1.1a36p-2f);
-  p = fma_rn(p, t, 0x1.8f88b4p-3f);
-  p = fma_rn(p, t, -0x1.57ff0ep-5f);
-  p = fma_rn(p, t, 0x1.d1cc36p-4f);
-  p = fma_rn(p, t, 0x1.dd23eap-4f);
-  p = fma_rn(p, t, 0x1.19c0bcp-3f);
-  p = fma_rn(p, t, 0x1.18d14ap-3f);
-  return mul_rn(mul_rn(exponential, t), p);
+  const Floats t = fast_reciprocal(fma_rn(x, 0x1.2d8p-2f, 1.0f));
+  Floats p = 0x1.46ae22p-5f;
+  p = fma_rn(p, t, -0x1.7e31c6p-3f);
+  p = fma_rn(p, t, 0x1.1dce08p-2f);
+  p = fma_rn(p, t, -0x1.00bb4p-3f);
+  p = fma_rn(p, t, 0x1.5f119p-3f);
+  p = fma_rn(p, t, 0x1.5273b6p-4f);
+  p = fma_rn(p, t, 0x1.f35a2ep-4f);
+  p = fma_rn(p, t, 0x1.df4522p-4f);
+  p = fma_rn(p, t, 0x1.4b8f56p-16f);
+  return mul_rn(power, p);
 }
 
 // a, but at most `limit`; NaN stays.
@@ -109,15 +110,13 @@ struct ActivationOf<Activation::kSilu> {
   }
 };
 
-// x times the probability that a standard normal variable is below x.
+// x times the probability that a standard normal variable is below x: max(x, 0) - a tail(a).
 template <>
 struct ActivationOf<Activation::kGeluErf> {
   template <typename Floats>
   JITNORM_FORCE_INLINE static Floats at(Floats x) {
-    const Floats bounded = max_or_nan(x, -12.75f);
-    const Floats tail = normal_tail(min_or_limit(magnitude_of(bounded), 12.75f));
-    const auto selected = [](float x, float below, float above) { return x < 0.0f ? below : above; };
-    return mul_rn(bounded, of_each(selected, bounded, tail, add_rn(1.0f, -tail)));
+    const Floats a = min_or_limit(magnitude_of(x), 12.75f);
+    return fma_rn(-a, normal_tail(a), max_or_nan(x, -0.0f));
   }
 };
 

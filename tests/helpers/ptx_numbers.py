@@ -238,14 +238,18 @@ class Numbers(Registers):
             self.write_float(operands[0], np.where(np.signbit(a) ^ np.signbit(b), -largest, largest))
             return
         choose = {"f32": np.fmax, "NaN.f32": np.maximum}[".".join(modifiers)]
-        self.write_float(operands[0], choose(self.float(operands[1]), self.float(operands[2])))
+        a, b = (self.float(operand) for operand in operands[1:])
+        of_same = (a.view(np.uint32) & b.view(np.uint32)).view(np.float32)  # of zeros, +0 is the greater
+        self.write_float(operands[0], np.where(a == b, of_same, choose(a, b)))
 
     def _do_min(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if modifiers[0] in _INTEGERS:
             self._extremes(modifiers[0], operands, np.minimum)
             return
         choose = {"f32": np.fmin, "NaN.f32": np.minimum}[".".join(modifiers)]
-        self.write_float(operands[0], choose(self.float(operands[1]), self.float(operands[2])))
+        a, b = (self.float(operand) for operand in operands[1:])
+        of_same = (a.view(np.uint32) | b.view(np.uint32)).view(np.float32)  # of zeros, -0 is the less
+        self.write_float(operands[0], np.where(a == b, of_same, choose(a, b)))
 
     def _do_cvt(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if modifiers[0] == "pack":
