@@ -57,7 +57,7 @@ def gelu_f32(x: NDArray[Any]) -> F32:
 
     Example:
         >>> gelu_f32(np.array([0, 1], np.float32)).tolist()
-        [0.0, 0.8413447141647339]
+        [0.0, 0.8413447737693787]
     """
     x = as_float32(x, "x")
     a = _at_most(np.abs(x), _GELU_LIMIT)

@@ -38,7 +38,7 @@ OPS = (
     "gated input", "gated fp8", "rmsnorm alone", "fp8 by columns", "fp8 128 by given", "mxfp8 grouped",
     "nvfp4 grouped", "silu nvfp4 grouped", "silu mxfp4 experts", "silu nvfp4 by 8", "swigluoai", "swigluoai mxfp8",
     "gelu alone", "gelu alone nvfp4", "mhc pre", "mhc pre with prenorm", "amax", "layernorm alone", "layernorm bf16",
-    "q_kv_rmsnorm",
+    "q_kv_rmsnorm", "gelu", "gelu nvfp4",
 )  # fmt: skip
 # Hidden sizes that are tuned if none are named.
 HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 24576, 32768)

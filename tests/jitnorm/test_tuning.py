@@ -132,6 +132,15 @@ def test_an_activation_without_gates_counts_as_gelu_or_as_none_if_it_is_light() 
     assert gelu == relu2  # both are bound by memory
 
 
+def test_all_gates_but_gelu_count_as_silu() -> None:
+    of_silu, *others, of_gelu = (
+        tuning_key(KernelConfig.parse(f"quantize:hidden_size=4096,gate_columns=4096,activation={each}"))
+        for each in ("silu", "gelu_tanh", "relu2", "swish:0.3", "gelu")
+    )
+    assert all(each == of_silu for each in others)
+    assert of_gelu != of_silu
+
+
 def test_experts_share_the_tuning_key_of_their_rows_and_masks_have_one_of_their_own() -> None:
     masked, of_experts, gathered = (
         tuning_key(KernelConfig.parse(f"quantize:hidden_size=4096,quant=e2m1/16/e4m3{rest}"))
