@@ -118,6 +118,19 @@ JITNORM_INLINE UInt32 exact_e2m1(const float* y, float factor) {
   return pack_codes(codes) | signs_of(products);
 }
 
+// Floats from 2^22, 2^23 and 2^24 on are 1/2, 1 and 2 apart, like the values of E2M1 from 0, 2 and 4 on. Therefore, m *
+// 2^22 - m is rounded where m should be, and below 1.5, 1.5 * 2^22 - m is: both products are multiples of what values
+// are apart, even ones if m is a tie. Just above 2 and 4, the difference is below 2^23 and 2^24, where floats are
+// closer, but m is rounded to 2 and 4 there, too.
+constexpr float kHalvesFrom = 0x1p22f, kLeastFactor = 1.5f;
+
+// A magnitude below 7 rounded to a value of E2M1, both times a unit.
+template <typename Floats>
+JITNORM_INLINE Floats rounded_to_e2m1(Floats m, float unit) {
+  const Floats large = max_or_limit(m, kLeastFactor * unit);
+  return fma_rn(large, kHalvesFrom, -fma_rn(large, kHalvesFrom, -m));
+}
+
 // The value of the code in the lowest four bits.
 JITNORM_INLINE float decode_e2m1(UInt32 code) {
   // As the top bits of a float the exponent is 126 too small; the product also normalizes the denormal, exactly.

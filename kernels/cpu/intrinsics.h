@@ -56,6 +56,9 @@ JITNORM_INLINE float max_magnitude(float a, float v) {
 // a, but at most `limit`; limit if a is NaN.
 JITNORM_INLINE float min_or_limit(float a, float limit) { return a < limit ? a : limit; }
 
+// a, but at least `limit`; limit if a is NaN.
+JITNORM_INLINE float max_or_limit(float a, float limit) { return a > limit ? a : limit; }
+
 // a, but at least `limit`; NaN stays.
 JITNORM_INLINE float max_or_nan(float a, float limit) { return a < limit ? limit : a; }
 

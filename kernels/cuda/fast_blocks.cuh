@@ -76,7 +76,7 @@ struct FastBlock<ScaleChoice::kOnly> {
 // A magnitude rounded to a value of E2M1, both times kUnit; with kIsUpTo4, a magnitude that is rounded to 4 at most.
 template <bool kIsUpTo4, typename Floats>
 JITNORM_INLINE Floats round_value(Floats m) {
-  if constexpr (!kIsUpTo4) return rounded_to_e2m1(m);
+  if constexpr (!kIsUpTo4) return rounded_to_e2m1(m, kE2M1Unit);
   constexpr float kMoved = (0x1p23f - 2.0f) * kUnit;  // floats are 1/2 apart up to 2, then 1
   return add_rn(add_rn(m, Floats(kMoved)), Floats(-kMoved));
 }

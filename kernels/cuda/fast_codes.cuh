@@ -5,19 +5,7 @@
 
 #include "../common/codes.h"
 
-// Floats from 2^22, 2^23 and 2^24 on are 1/2, 1 and 2 apart, like the values of E2M1 from 0, 2 and 4 on. Therefore, m *
-// 2^22 - m is rounded where m should be, and below 1.5, 1.5 * 2^22 - m is: both products are multiples of what values
-// are apart, even ones if m is a tie. Just above 2 and 4, the difference is below 2^23 and 2^24, where floats are
-// closer, but m is rounded to 2 and 4 there, too.
-constexpr float kHalvesFrom = 0x1p22f, kLeastFactor = 1.5f;
 constexpr float kE2M1Unit = kHasNativeE2M1 ? 1.0f : 0x1p-6f, kFastUnit = kE2M1Unit * kHalvesFrom;
-
-// A magnitude below 7 rounded to a value of E2M1, both times kE2M1Unit.
-template <typename Floats>
-JITNORM_INLINE Floats rounded_to_e2m1(Floats m) {
-  const Floats large = max_or_limit(m, kLeastFactor * kE2M1Unit);
-  return fma_rn(large, kHalvesFrom, -fma_rn(large, kHalvesFrom, -m));
-}
 
 // Eight floats in E4M3, those with even and those with odd numbers, four a word.
 struct E4M3Bytes {
