@@ -100,7 +100,7 @@ def _stand_in(quant: QuantSpec, hidden_size: int) -> QuantSpec:
 
 
 def _activation(config: KernelConfig) -> str:
-    """The representative of an activation, unless a norm's takes place after the norm; empty for the usual one."""
+    """The representative of an activation; empty for the default, which is SiLU of gates and else none."""
     if config.gate_columns:
         return "gelu" if config.activation == "gelu" else ""
     if config.normalizes or not config.activation:
