@@ -118,11 +118,16 @@ JITNORM_INLINE float error_of(const float* y, const BlockScale& scale, float inv
   return error;
 }
 
-// The scale whose codes decode closer to the values.
+// The scale whose codes decode closer to the values, by the function that finds their error.
+template <float (*kErrorOf)(const float* y, const BlockScale& scale, float inverse)>
+JITNORM_INLINE BlockScale closer_scale(const float* y, float amax, GlobalScale global) {
+  const BlockScale six = scale_of<kScaleFormat>(amax, global);
+  const BlockScale four = scale_of<kScaleFormat>(amax, {global.quarter, global.inverse, global.quarter});
+  return kErrorOf(y, four, global.inverse) < kErrorOf(y, six, global.inverse) ? four : six;
+}
+
 template <>
 JITNORM_FORCE_INLINE BlockScale choose_scale<ScaleChoice::kFourOverSix>(const float* y, float amax,
                                                                         GlobalScale global) {
-  const BlockScale six = scale_of<kScaleFormat>(amax, global);
-  const BlockScale four = scale_of<kScaleFormat>(amax, {global.quarter, global.inverse, global.quarter});
-  return error_of(y, four, global.inverse) < error_of(y, six, global.inverse) ? four : six;
+  return closer_scale<error_of>(y, amax, global);
 }

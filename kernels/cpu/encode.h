@@ -148,11 +148,7 @@ JITNORM_INLINE float lane_error_of(const float* y, const BlockScale& scale, floa
 template <>
 JITNORM_FORCE_INLINE BlockScale choose_lane_scale<ScaleChoice::kFourOverSix>(const float* y, float amax,
                                                                              GlobalScale global) {
-  const BlockScale six = scale_of<kScaleFormat>(amax, global);
-  const BlockScale four = scale_of<kScaleFormat>(amax, {global.quarter, global.inverse, global.quarter});
-  const bool is_four = lane_error_of(y, four, global.inverse) < lane_error_of(y, six, global.inverse);
-  return {is_four ? four.stored : six.stored, is_four ? four.encode : six.encode, is_four ? four.keep : six.keep,
-          is_four ? four.fill : six.fill};
+  return closer_scale<lane_error_of>(y, amax, global);
 }
 
 // A scale for each block: NVFP4, MXFP4, MXFP8, FP8 and INT8 groups.
