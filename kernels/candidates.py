@@ -55,7 +55,7 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
 
     Example:
         >>> [str(each) for each in candidates(KernelConfig("rmsnorm", 1536), Target("sm_90a"))][:4]
-        ['3x1qo11', '2x2qo16', '1x3qo32', '1x3qp2o16']
+        ['2x2wqgo16', '2x2wqg', '2x2qg', '2x2uqgo16']
     """
     config = replace(config, schedule="")
     is_small = groups_of(config) == 1

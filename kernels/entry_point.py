@@ -74,7 +74,10 @@ def _schedule(config: KernelConfig, target: Target) -> str:
         return "process_counted_rows"
     if config.sinkhorn:
         return "process_mapped_rows"
-    return "process_rows_ahead" if row_schedule(config, target).loads_ahead else "process_row_sets"
+    schedule = row_schedule(config, target)
+    if schedule.stays_resident:
+        return "process_resident_rows"
+    return "process_rows_ahead" if schedule.loads_ahead else "process_row_sets"
 
 
 def _item_op(config: KernelConfig) -> str:

@@ -120,7 +120,7 @@ def _of_norm(config: KernelConfig, target: Target, row_class: str) -> RowSchedul
     """
     groups = groups_of(config)
     if row_class in _WAVES:
-        if not row_schedule(config, target).loads_ahead:
+        if not row_schedule(config, target).is_persistent:
             return None
         # Few rows need not share a persistent block: layer normalization to FP8 took 1.20 times as long as the fastest.
         return _shortest(config, ceil_div(groups, PREFERRED_WARPS))

@@ -111,7 +111,7 @@ def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:
             "shared_bytes": backward.staged_bytes(config, target),
         }
     # Persistent blocks, and those that compute the factors of all their rows at the end, are as many as run at once.
-    stays = schedule.loads_ahead or config.prenorm
+    stays = schedule.is_persistent or config.prenorm
     most = schedule.resident_blocks * target.multiprocessors if stays else 0
     return {**row_blocks(config, schedule, most or None), "shared_bytes": _shared_bytes(config, schedule)}
 

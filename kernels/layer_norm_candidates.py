@@ -1,7 +1,8 @@
 """Schedules worth measuring for layer normalization: how its parameters reach the lanes matters more than anything.
 
 In float32, weight and bias take four times the bytes of a 16-bit row. Lanes load them from the L1 cache for each row or
-for two at once, whole or in halves of chunks; their warps copy them to shared memory; or persistent blocks share them.
+for two at once, whole or in halves of chunks; their warps copy them to shared memory; or persistent blocks share them
+there, or keep them in registers.
 """
 
 from __future__ import annotations
@@ -17,18 +18,20 @@ from .rows_ahead import sharing_rows
 from .target import Target
 
 # Options and about how many threads a multiprocessor should have room for, by class of rows. They were among the
-# fastest in some of 2170 cases on an H200, or a model of these predicts it; docs/choices.md has figures.
+# fastest in some of 2170 cases on an H200, or a model of these predicts it; those that skip chunks (`g`) or stay
+# resident (`k`) are chosen by what they gain in 868 cases. docs/choices.md has figures.
 _OF_FEW = "uqc uqlc qc wqlh wuqlh wqh qlh uqlh qh uqh wq wuql wuq ql q wqlht512 "
 _OPTIONS = {
     "fewest": _OF_FEW + "uqct1024 qct1024",
     "few": _OF_FEW + "uqct256 uqlht256 wuqlt1024 wuldht256 uqlct256 uqlct1024",
-    "some": "uqc uqlc qlc uqcr2 wuqlh wuqdh qdh qlh uqdh uqlh qh wuql ql q qt1024 uldct1024 qdht1024 ldt1024 "
-    "wuqldt1024 qdt768 uqlct256",
-    "several": "qlc uqlc uqdcr2 uqcr2 uqlcr2 wuqlh wuqdh qdh qlh uqdh uqlh qdhr2 wuql wuqd qd ql q qt1024 qdht1024 "
-    "uldct1024 qdt768 wqlt1024 uqdcr2t256",
-    "usual": "uqdcr2 uqcr2 qdcr2 ucr2 qdh qh qlh uqdh qdhr2 wuqh wuqhr2 qd q wqdr2 t0 t1024 qdt768 uqdcr2t256 qlt512 "
-    "qdht1024",
-    "many": "uqcr2 h qh uh hr2 qhr2 q u r2 t0 t1024 qd qdt512 ldt768 wuldt768 uqdcr2t256 qdt768",
+    "some": "qdg wuqhkt512 uqc uqlc qlc uqcr2 wuqlh wuqdh qdh qlh uqdh uqlh qh wuql ql q qt1024 uldct1024 qdht1024 "
+    "ldt1024 wuqldt1024 qdt768 uqlct256",
+    "several": "qdg qlg wuqhkt512 wqhkt512 wuqkt1024 qlc uqlc uqdcr2 uqcr2 uqlcr2 wuqlh wuqdh qdh qlh uqdh uqlh qdhr2 "
+    "wuql wuqd qd ql q qt1024 qdht1024 uldct1024 qdt768 wqlt1024 uqdcr2t256",
+    "usual": "qdg qdgt1024 wuqkt512 wuqkt1024 wuqhkt512 wqkt1024 uqdcr2 uqcr2 qdcr2 ucr2 qdh qh qlh uqdh qdhr2 wuqh "
+    "wuqhr2 qd q wqdr2 t0 t1024 qdt768 uqdcr2t256 qlt512 qdht1024",
+    "many": "qdg wuqkt512 qdgt1024 wuqhkt512 wuqkt1024 g uqcr2 h qh uh hr2 qhr2 q u r2 t0 t1024 qd qdt512 ldt768 "
+    "wuldt768 uqdcr2t256 qdt768",
 }
 # The same for rows of a branch or with a modulation, which lanes hold as floats.
 _OPTIONS_OF_FLOATS = {

@@ -16,8 +16,9 @@ from .row_schedule import RowSchedule
 from .schedule import MOST_WARPS
 from .schedule_form import ScheduleForm
 
-# Options and about how many threads a multiprocessor should have room for, those that gain most first. They were chosen
-# one after another by what a model of 95359 times on an H200 predicts at other lengths; docs/choices.md has figures.
+# Options and about how many threads a multiprocessor should have room for. They were chosen one after another by what a
+# model of 95359 times on an H200 predicts at other lengths; before them stand blocks that skip chunks (`g`) or stay
+# resident (`k`), chosen by what they gain in 2528 cases. docs/choices.md has figures.
 _OF_FEW = (
     "wqt768 lt512 wqht768 qct512 wqlt768 wqlht768 wuqlt512 qh eqt512 weqh weqlt768 wq wuqldht768 wuqldt1024 qldh "
     "uldht768 wuqt768 wuqht512 wuqlht768 wuql"
@@ -25,14 +26,14 @@ _OF_FEW = (
 _OPTIONS = {
     "fewest": _OF_FEW,
     "few": _OF_FEW,
-    "some": "lt768 wqht768 wqd wqlt768 qdct512 qt1024 qh qdht1024 wqlht1024 qdt1024 weqlt768 wqt768 wqdht1024 "
+    "some": "wqdg qdg lt768 wqht768 wqd wqlt768 qdct512 qt1024 qh qdht1024 wqlht1024 qdt1024 weqlt768 wqt768 wqdht1024 "
     "uqdt1024 wqh qht768 wqdt1024 eqt1024 wuqd qd",
-    "several": "qt1024 wqh lt768 wqd wqlt768 qht768 qdct512 wqlht1024 qdh t512 uqdht1024 wqdt1024 wqdh uqdt1024 "
-    "weqlt768 wqht768 qdt1024 wqdht1024 eqt1024 ct512",
-    "usual": "qt1024 t512 wqh wqd qh wqt1024 qdct512 qdht1024 qd lt1024 wql wqdh qdt1024 weqht768 wuqd qdh qlht512 "
-    "ct512 eqt1024 weq",
-    "many": "t0 qt1024 qh wq lt512 qr2 qct512 q qdht1024 wqlt1024 ul wqdhr2 qldt1024 qd eqlr2t512 wqd qdh eqt1024 qld "
-    "uqr2",
+    "several": "wqdg wuqdg wqkt768 qt1024 wqh lt768 wqd wqlt768 qht768 qdct512 wqlht1024 qdh t512 uqdht1024 wqdt1024 "
+    "wqdh uqdt1024 weqlt768 wqht768 qdt1024 wqdht1024 eqt1024 ct512",
+    "usual": "wqdgt1024 wqdg qdg uqdgt1024 wqkt1024 wuqkt512 qt1024 t512 wqh wqd qh wqt1024 qdct512 qdht1024 qd lt1024 "
+    "wql wqdh qdt1024 weqht768 wuqd qdh qlht512 ct512 eqt1024 weq",
+    "many": "qdg g wqdgt1024 qdgt1024 uqdg wqkt1024 t0 qt1024 qh wq lt512 qr2 qct512 q qdht1024 wqlt1024 ul wqdhr2 "
+    "qldt1024 qd eqlr2t512 wqd qdh eqt1024 qld uqr2",
 }
 # The same for rows that the blocks of a cluster (`b`) share, chosen as well, by 63,000 times of 3118 cases. On an H200,
 # RMSNorm to FP8 of 1 and 16 x 12288 takes 0.77 of the time with 24x1wuqlb8, of 192 and 384 x 27648 0.92 with 28x2wuqb4.

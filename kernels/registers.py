@@ -92,7 +92,10 @@ def have_room_for_row(config: KernelConfig, schedule: RowSchedule) -> bool:
     """Whether a schedule's resident blocks leave its threads enough registers to hold their rows."""
     if not schedule.resident_blocks or schedule.loads_ahead:
         return True
-    held = schedule.chunks_per_lane * schedule.rows_at_once * CHUNK_SIZE * held_bytes(config) // _REGISTER_BYTES
+    element_bytes = schedule.rows_at_once * held_bytes(config)
+    if schedule.stays_resident:  # with the next rows and the parameters
+        element_bytes += element_bytes + (config.weights + config.has_bias) * DTYPES[config.weight].bytes
+    held = schedule.chunks_per_lane * CHUNK_SIZE * element_bytes // _REGISTER_BYTES
     return _REGISTERS // (schedule.resident_blocks * schedule.threads) - held >= _LEAST_WORKING
 
 

@@ -24,10 +24,12 @@ from .registers import (
     residents,
     waits_for_row_amax,
 )
+from .resident_rows import why_not_resident
 from .row_parts import has_separate_parts, of_long_row, of_rows_that_fill
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import MOST_SHARING_ROWS, sharing_rows, why_not_ahead
 from .short_rows import SINGLE_WARP_GROUPS, short_row_schedule, why_not_packed
+from .skipped_chunks import why_not_skipped
 from .split_chunks import why_not_split
 from .target import Target
 
@@ -159,20 +161,22 @@ def _why_no_options(config: KernelConfig, schedule: RowSchedule) -> str:
         return "only norms of 16-bit values without a residual unpack them in each pass"
     if schedule.takes_fast_path and not config.normalizes:
         return "only norms have a statistic to find by the fast path"
-    if schedule.favours_latency and (has_separate_parts(config) or schedule.loads_ahead):
+    if schedule.favours_latency and (has_separate_parts(config) or schedule.is_persistent):
         return "only rows with a statistic or a scale of their own, one to a block, favour latency"
-    if schedule.signals_late and (not config.normalizes or schedule.loads_ahead):
-        return "only norms signal dependents late, unless rows are loaded ahead"
+    if schedule.signals_late and (not config.normalizes or schedule.is_persistent):
+        return "only norms signal dependents late, unless blocks are persistent"
     if schedule.signals_late and schedule.favours_latency and config.residual:
         return "with a residual, a schedule that favours latency signals dependents at once"
     if schedule.stays_shared and (not schedule.loads_ahead or schedule.keeps_unpacked or schedule.stores_sum_early):
         return "only rows that are loaded ahead stay in shared memory, where neither floats nor sums are kept"
-    if config.amax_parts and (schedule.rows_at_once > 1 or schedule.loads_ahead):
+    if config.amax_parts and (schedule.rows_at_once > 1 or schedule.is_persistent):
         return "threads that find an amax load one row after another"
     if schedule.rows_at_once > 1 and config.experts:
         return "each row of experts has its own scale"
     if schedule.rows_at_once > 1 and config.weight_rows > 1:
         return "rows that take turns at a weight do not share it"
+    if schedule.skips_chunks and (reason := why_not_skipped(config, schedule)):
+        return reason
     return why_not_split(config, schedule) if schedule.splits_chunks else ""
 
 
@@ -180,6 +184,8 @@ def _why_no_memory(config: KernelConfig, target: Target, schedule: RowSchedule) 
     """Why blocks do not use shared memory as a schedule says, as the end of a sentence; empty if they do."""
     if schedule.copies_parameters and (reason := why_not_copied(config, target, schedule)):
         return reason
+    if schedule.stays_resident:
+        return why_not_resident(config, schedule)
     if schedule.loads_ahead:
         return why_not_ahead(config, target, schedule)
     return _why_no_cluster(config, target, schedule)

@@ -35,6 +35,8 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
     yield boolean("kInClusters", schedule.blocks_per_row > 1 and not has_separate_parts(config))
     yield boolean("kHoldsRow", schedule.holds_row)
     yield boolean("kStaysShared", schedule.stays_shared)
+    yield boolean("kStaysResident", schedule.stays_resident)
+    yield boolean("kSkipsChunks", schedule.skips_chunks)
     yield boolean("kKeepsUnpacked", schedule.keeps_unpacked)
     yield boolean("kTakesFastPath", schedule.takes_fast_path)
     yield boolean("kFavoursLatency", schedule.favours_latency)

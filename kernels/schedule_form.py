@@ -9,10 +9,12 @@ from .config import KernelConfig
 from .copied_parameters import why_not_copied
 from .numerics import ceil_div, round_up
 from .registers import MOST_RESIDENT_THREADS, groups_of, have_room_for_row, residents_of, with_room_for_weight
+from .resident_rows import why_not_resident
 from .row_parts import has_separate_parts, side_by_side
 from .row_schedule import WARP_LANES, RowSchedule
 from .rows_ahead import loading_ahead
 from .schedule import MAX_WARPS, MOST_WARPS, PREFERRED_WARPS, why_unfit
+from .skipped_chunks import why_not_skipped
 from .split_chunks import why_not_split
 from .target import Target
 
@@ -106,6 +108,10 @@ class ScheduleForm:
             found = replace(found, splits_chunks=False)
         if found.copies_parameters and why_not_copied(config, target, found):
             found = replace(found, copies_parameters=False)
+        if found.skips_chunks and why_not_skipped(config, found):
+            found = replace(found, skips_chunks=False)
+        if found.stays_resident and why_not_resident(config, found):
+            found = replace(found, stays_resident=False, resident_blocks=0)
         return None if why_unfit(config, target, found) else found
 
     def _side_by_side(self, config: KernelConfig) -> RowSchedule | None:

@@ -161,6 +161,8 @@ def _features(config: KernelConfig, schedule: RowSchedule) -> tuple[float, ...]:
         schedule.stays_shared,
         schedule.splits_chunks,
         schedule.copies_parameters,
+        schedule.stays_resident,
+        schedule.skips_chunks,
         schedule.holds_row,
     )
 

@@ -19,6 +19,8 @@ from jitnorm.kernels.schedule_form import ScheduleForm
 from jitnorm.kernels.target import Target
 from jitnorm.tuning import tuning_key
 
+# Options that a form has only where they are possible.
+_WHERE_POSSIBLE = ("splits_chunks", "skips_chunks", "copies_parameters", "stays_resident")
 _parsed = lru_cache(maxsize=None)(ScheduleForm.parse)
 # A time that is so many times the median of all schedules was disturbed: even with spilled registers, no schedule takes
 # as long.
@@ -122,5 +124,5 @@ def schedules_of(config: KernelConfig, forms: Sequence[str], target: Target) -> 
 
 
 def _lacks_option(schedule: RowSchedule, options: RowSchedule) -> bool:
-    """Whether a schedule does not split chunks, or not copy parameters, where options say so."""
-    return options.splits_chunks > schedule.splits_chunks or options.copies_parameters > schedule.copies_parameters
+    """Whether a schedule does not do to chunks, or with parameters, what options say."""
+    return any(getattr(options, each) > getattr(schedule, each) for each in _WHERE_POSSIBLE)

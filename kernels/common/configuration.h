@@ -89,6 +89,8 @@ enum : bool {
   kInClusters = false,
   kHoldsRow = true,
   kStaysShared = false,
+  kStaysResident = false,
+  kSkipsChunks = false,
   kKeepsUnpacked = false,
   kTakesFastPath = false,
   kFavoursLatency = false,

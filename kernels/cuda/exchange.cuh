@@ -17,6 +17,10 @@ constexpr bool kSumsRows = true, kSumsTwice = kNormalizes;
 constexpr bool kSumsRows = kNormalizes, kSumsTwice = kCenters;
 #endif
 
+// Whether resident blocks store the sums of a row elsewhere than those of the last, which other threads may still read:
+// another barrier of the row would come in between.
+constexpr bool kAlternatesSums = kStaysResident && kSumsRows && !kSumsTwice && !kNeedsRowAmax;
+
 // Whether the blocks of a cluster need something of each other.
 constexpr bool kExchangesInCluster = kInClusters && (kSumsRows || kNeedsRowAmax);
 

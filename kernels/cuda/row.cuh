@@ -38,6 +38,12 @@ struct Row {
   JITNORM_INLINE bool has_chunk(int slot) const { return thread_of_row() / 32 * 32 + slot * kThreadsPerRow < chunks; }
 #else
   JITNORM_INLINE int index(int slot) const { return first_chunk + slot * kThreadsPerRow; }
+
+  // The same for a schedule that skips chunks; by others, lanes compute zeros.
+  JITNORM_INLINE bool has_chunk(int slot) const {
+    constexpr int kSlotsOfAll = kGroups / kWarpsPerRow;
+    return !kSkipsChunks || slot < kSlotsOfAll || thread_of_row() / 32 + slot * kWarpsPerRow < kGroups;
+  }
 #endif
 };
 

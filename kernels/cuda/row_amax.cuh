@@ -52,6 +52,10 @@ JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsA
     Row& row = of.rows[r];
     amax[r] = 0.0f;
     visit_chunks(row, [&](HeldChunk& h, int j) {
+      if (!row.has_chunk(j)) {
+        if constexpr (kHoldsRow) row.amax[j] = 0.0f;
+        return;
+      }
       if constexpr (kChunksPerLane > kChunksAtOnce) forget_unpacked(h);
       Parameters& parameters = of.parameters[kPrefetchesWeight ? j : 0];
       if constexpr (!kPrefetchesWeight) parameters.take(a, j, row.index(j));

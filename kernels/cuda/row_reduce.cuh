@@ -217,8 +217,8 @@ struct Sums {
   }
 };
 
-// The second sums of a row need not wait until nobody reads the first.
-typedef Sums<kRowsAtOnce, kSumsTwice ? 2 : 1> RowSums;
+// The second sums of a row, or those of the next row, need not wait until nobody reads the first.
+typedef Sums<kRowsAtOnce, kSumsTwice || kAlternatesSums ? 2 : 1> RowSums;
 
 // Reduces the largest magnitudes that each thread has seen to those of the rows.
 JITNORM_INLINE void row_max(float (&amax)[kRowsAtOnce], int warp, int lane) {

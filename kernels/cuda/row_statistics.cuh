@@ -60,7 +60,7 @@ JITNORM_INLINE void find_means(Rows& of, RowSums& sums, int warp, int lane, Visi
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     visit_chunks(of.rows[r], [&](HeldChunk& h, int j) {
-      sums.add(r, chunk_sum(h), j, warp, lane);
+      sums.add(r, of.rows[r].has_chunk(j) ? chunk_sum(h) : 0.0f, j, warp, lane);
       forget_unpacked(h);
     });
   }
@@ -71,13 +71,14 @@ JITNORM_INLINE void find_means(Rows& of, RowSums& sums, int warp, int lane, Visi
 }
 
 // The rows' statistics; every thread of the block takes part. Calls meanwhile() once each thread has gone through its
-// chunks for the first time.
+// chunks for the first time. Sums begin in set `set`.
 template <typename Visit>
-JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane, Visit meanwhile) {
+JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane, Visit meanwhile, int set = 0) {
 #ifdef JITNORM_SUMS_FIRST
   make_rows(a, of, warp, lane);
 #endif
   RowSums sums;
+  sums.set = set;
   float totals[kRowsAtOnce];
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic = {0.0f, 1.0f};
@@ -90,12 +91,8 @@ JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int 
     for (int r = 0; r < kRowsAtOnce; ++r) {
       Row& row = of.rows[r];
       visit_chunks(row, [&](HeldChunk& h, int j) {
-#ifdef JITNORM_TWO_SIZES
         const float sum = row.has_chunk(j) ? chunk_sum_of_squares(h, row.statistic.mean, row.index(j)) : 0.0f;
         sums.add(r, sum, j, warp, lane);
-#else
-        sums.add(r, chunk_sum_of_squares(h, row.statistic.mean, row.index(j)), j, warp, lane);
-#endif
         forget_unpacked(h);
       });
     }

@@ -70,9 +70,7 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
       JITNORM_UNROLL
       for (int r = 0; r < kRowsAtOnce; ++r) {
         Row& row = of.rows[r];
-#ifdef JITNORM_TWO_SIZES
         if (!row.has_chunk(first + j)) continue;
-#endif
         const int index = row.index(first + j);
         float y[kChunkSize];
         compute_chunk(row, row.held[j], of.parameters[j], index, y);

@@ -44,6 +44,7 @@ SHARED_MODULES = (
     "quant_spec.py",
     "registers.py",
     "rope_rules.py",
+    "resident_rows.py",
     "row_counts.py",
     "row_ops.py",
     "row_parts.py",
@@ -52,6 +53,7 @@ SHARED_MODULES = (
     "schedule.py",
     "short_rows.py",
     "spelling.py",
+    "skipped_chunks.py",
     "split_chunks.py",
     "target.py",
 )

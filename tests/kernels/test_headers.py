@@ -73,6 +73,7 @@ SCHEDULED = [
         "rmsnorm:hidden_size=4096,quant=e4m3/128/f32,schedule=8x1h",
         "layernorm:hidden_size=4096,schedule=4x2ap2o1",
         "layernorm:hidden_size=4096,schedule=8x1qc",
+        "layernorm:hidden_size=4096,schedule=8x1wuqko3",
         "layernorm:hidden_size=4096,quant=e4m3/tensor/f32,keep_norm=true,schedule=8x1q",
     )
 ]

@@ -21,7 +21,7 @@ AMPERE, HOPPER = Target("sm_80"), Target("sm_90a")
 
 def schedules() -> st.SearchStrategy[RowSchedule]:
     """All schedules that have a name."""
-    counts, flags = st.integers(1, 99), st.tuples(*[st.booleans()] * 10)
+    counts, flags = st.integers(1, 99), st.tuples(*[st.booleans()] * 12)
     numbers = st.tuples(
         st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4, 8]), st.integers(0, 99)
     )
@@ -95,7 +95,9 @@ def test_other_texts_are_refused(text: str) -> None:
         ("rmsnorm:hidden_size=4096,schedule=8x1lao4", "only rows with a statistic or a scale"),
         ("quantize:hidden_size=4096,quant=e2m1/16/e4m3,schedule=8x1d", "only norms signal dependents late"),
         ("rmsnorm:hidden_size=4096,residual=true,schedule=8x1qld", "with a residual, a schedule that favours latency"),
-        ("rmsnorm:hidden_size=4096,schedule=8x1dao4", "unless rows are loaded ahead"),
+        ("rmsnorm:hidden_size=4096,schedule=8x1dao4", "unless blocks are persistent"),
+        ("rmsnorm:hidden_size=4096,schedule=8x1wqlko4", "only rows with a statistic or a scale"),
+        ("rmsnorm:hidden_size=4096,schedule=8x1wdko4", "unless blocks are persistent"),
         ("rmsnorm:hidden_size=4096,schedule=8x1s", "only rows that are loaded ahead stay in shared memory"),
         ("rmsnorm:hidden_size=4096,schedule=8x1uaso4", "neither floats nor sums are kept"),
         ("rmsnorm:hidden_size=4096,residual=true,quant=e2m1/16,schedule=8x1easo4", "neither floats nor sums are kept"),
@@ -147,6 +149,12 @@ def test_blocks_that_load_a_row_ahead_are_as_many_as_run_at_once() -> None:
     recipe = launch_recipe(KernelConfig.parse("rmsnorm:hidden_size=4096,residual=true,schedule=8x1wao4"), HOPPER)
     assert [evaluate(recipe["grid"], rows) for rows in (1, 528, 529)] == [1, 528, 528]
     assert recipe["shared_bytes"] == 2 * 4096 * 2
+
+
+def test_blocks_that_keep_parameters_are_as_many_as_run_at_once() -> None:
+    recipe = launch_recipe(KernelConfig.parse("layernorm:hidden_size=2432,schedule=5x1wqkr2o4"), HOPPER)
+    assert [evaluate(recipe["grid"], rows) for rows in (1, 1056, 1057)] == [1, 528, 528]
+    assert recipe["shared_bytes"] == 0
 
 
 def test_chunks_of_blocks_that_cross_warps_share_their_amax_in_memory_of_the_launch() -> None:

@@ -12,6 +12,7 @@ import pytest
 from inputs import in_turn
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
+from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.target import Target
 
 from jitnorm.toolchains import nvrtc_program
@@ -82,6 +83,25 @@ def local_memory_of(text: str, target_name: str, folder: Path) -> str:
 
 def assert_no_local_memory(text: str, target_name: str, folder: Path) -> None:
     assert local_memory_of(text, target_name, folder) == "STACK:0 LOCAL:0", "registers spill"
+
+
+RESIDENT = (
+    "layernorm:hidden_size=4096,schedule=8x1wuqko3",
+    "layernorm:hidden_size=2432,quant=e4m3/tensor/f32,schedule=5x1wuqkr2o3",
+    "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3,schedule=4x2wuqko5",
+)
+
+
+@pytest.mark.parametrize("text", RESIDENT)
+def test_resident_blocks_have_registers_for_parameters_and_the_next_rows(text: str, tmp_path: Path) -> None:
+    """Loads for all rows, before the loop, and for each row, before it begins and within it."""
+    config = KernelConfig.parse(text)
+    schedule = RowSchedule.parse(config.schedule)
+    parameters = schedule.chunks_per_lane * (8 if config.op == "layernorm" else 2)  # accesses of 16 bytes
+    rows = schedule.chunks_per_lane * schedule.rows_at_once * 2
+    loads = [each for each in opcodes(text, "sm_90a", tmp_path) if each.startswith("LDG.E.128")]
+    assert len(loads) == parameters + 2 * rows
+    assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
 FAMILY = (

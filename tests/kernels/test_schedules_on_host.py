@@ -55,6 +55,15 @@ SCHEDULES = [
     "quantize:hidden_size=2048,quant=e4m3/128/f32,gate_columns=2048,pdl=true,schedule=4x1b2",
     "quantize:hidden_size=2560,quant=e4m3/tensor/f32,weight=none,schedule=6x1b3",
     "quantize:hidden_size=2000,quant=none,weight=none,gate_columns=2000,schedule=2x2b2",
+    "rmsnorm:hidden_size=1200,quant=e2m1/16/e4m3/128x4/given,schedule=2x2wqdg",
+    "rmsnorm:hidden_size=2560,quant=e2m1/16/e4m3/linear/row,schedule=3x2wuqg",
+    "rmsnorm:hidden_size=2560,residual=true,quant=e4m3/row/f32,pdl=true,schedule=2x3wqlg",
+    "rmsnorm:hidden_size=3584,activates_norm=true,activation=silu,schedule=2x4qdg",
+    "rmsnorm:hidden_size=1500,vector_bytes=8,quant=e4m3/tensor/f32,schedule=2x2g",
+    "rmsnorm:hidden_size=6656,schedule=2x7g",
+    "layernorm:hidden_size=2432,pdl=true,schedule=3x2qdg",
+    "layernorm:hidden_size=2432,quant=e4m3/32/ue8m0/128x4,schedule=2x3uqcgr2",
+    "rmsnorm:hidden_size=4608,quant=e4m3/row/f32,schedule=8x2wqdgb4",
     "rmsnorm:hidden_size=384,quant=e2m1/16/e4m3/128x4/given,schedule=1x3wp16n8",
     "rmsnorm:hidden_size=640,residual=true,pdl=true,schedule=1x3p2n16",
     "rmsnorm:hidden_size=1000,vector_bytes=8,quant=e4m3/row/f32,schedule=1x4wup8n16",
@@ -155,6 +164,32 @@ AHEAD = [
     "layernorm:hidden_size=1568,quant=e4m3/32/ue8m0/128x4,schedule=2x2uap3o1",
     "layernorm:hidden_size=384,quant=e4m3/tensor/f32,schedule=1x1uap24o1",
 ]
+# Resident blocks of rows, of which the last have fewer, or none.
+RESIDENT = [
+    "layernorm:hidden_size=1536,schedule=3x1wuqko4",
+    "layernorm:hidden_size=1536,pdl=true,schedule=3x1wqhko4",
+    "layernorm:hidden_size=1488,keep_statistics=true,schedule=2x2wkgr2o4",
+    "layernorm:hidden_size=1500,vector_bytes=8,weight=bfloat16,schedule=3x1wqkr3o2",
+    "layernorm:hidden_size=1568,quant=e4m3/32/ue8m0/128x4,schedule=4x1wuqkr2o2",
+    "layernorm:hidden_size=384,quant=e4m3/tensor/f32,schedule=1x1wuqkp4o8",
+    "layernorm:hidden_size=256,pdl=true,schedule=1x1wuqkp8o4n16",
+    "rmsnorm:hidden_size=2048,pdl=true,schedule=4x1wko4",
+    "rmsnorm:hidden_size=2048,weight=none,schedule=2x2wuqko4",
+    "rmsnorm:hidden_size=1536,input=float32,schedule=3x1wkr2o4",
+    "rmsnorm:hidden_size=1152,quant=e2m1/16/e4m3/128x4/given,schedule=3x1wuqkr2o2",
+    "rmsnorm:hidden_size=1536,quant=e2m1/16/e4m3/linear/row,schedule=3x1wqko4",
+    "rmsnorm:hidden_size=1296,quant=e4m3/row/f32,pdl=true,schedule=2x2wqkgr2o4",
+    "rmsnorm:hidden_size=2048,residual=true,quant=e2m1/16/e4m3/8x4,schedule=4x1wqkr2o2",
+    "rmsnorm:hidden_size=1536,residual=true,quant=e4m3/row/f32,schedule=3x1wqko2",
+    "rmsnorm:hidden_size=1536,gate=norm,quant=e4m3/tensor/f32,schedule=3x1wko4",
+]
+
+
+@pytest.mark.parametrize(("blocks", "order"), [(1, partial(Drawn, 0)), (2, FirstAhead), (5, Together)])
+@pytest.mark.parametrize("text", RESIDENT)
+def test_resident_blocks_go_through_all_rows(text: str, blocks: int, order: NewOrder) -> None:
+    config = KernelConfig.parse(text)
+    assert_same(config, Target("sm_90a"), 5, "random", most_blocks=blocks, order=order, is_cuda=True)
 
 
 @pytest.mark.parametrize(("blocks", "order"), [(1, partial(Drawn, 0)), (2, FirstAhead), (5, Together)])

@@ -1,0 +1,56 @@
+// The schedule of persistent blocks that keep the parameters of a norm in registers. While threads work on rows, their
+// next ones are on the way to registers, too: each thread loads what it will use itself, so no thread waits for
+// another's.
+#pragma once
+
+#include "rows.cuh"
+
+static_assert(kHoldsRow && kBlocksPerRow == 1 && kNormalizes && kPrefetchesWeight);
+
+// Rows that a thread requests while it works on others.
+struct RequestedRows {
+  Row rows[kRowsAtOnce];
+
+  JITNORM_INLINE void request(const Arguments& a, Int64 first, int thread) {
+    JITNORM_UNROLL
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      rows[r] = locate_row(a, first + r, thread);
+      begin_loading(a, rows[r]);
+    }
+  }
+
+  JITNORM_INLINE void take(Rows& of) const {
+    JITNORM_UNROLL
+    for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r] = rows[r];
+  }
+};
+
+template <typename ArgumentsOf>
+JITNORM_INLINE void process_resident_rows(ArgumentsOf arguments_of) {
+  const Arguments a = arguments_of();
+  const int thread = thread_of_row(), lane = threadIdx.x % kLanesPerRow, warp = thread / kLanesPerRow;
+  const Int64 stride = (Int64)row_blocks() * kRowsOfBlock;
+  const int own = kRowsPerBlock == 1 ? 0 : threadIdx.x / kThreadsPerRow * kRowsAtOnce;
+  Int64 first_of_block = (Int64)row_block() * kRowsOfBlock;
+  wait_for_inputs();
+  const auto given = RowEncoder::given(a);
+  RequestedRows next;
+  next.request(a, first_of_block + own, thread);
+  Rows of;
+  next.take(of);
+  load_weights(a, of);
+  const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
+  int set = 0;
+  for (; first_of_block < a.rows; first_of_block += stride) {
+    next.take(of);
+    if (first_of_block + stride >= a.rows) launch_dependents();
+    next.request(a, first_of_block + stride + own, thread);
+    find_statistics(a, of, warp, lane, [] {}, set);
+    finish_rows(a, of, call, thread, warp, lane, [](int) {});
+    if constexpr (kAlternatesSums) set ^= 1;
+  }
+  Int64 padding = a.rows + (Int64)row_block() * kRowsPerBlock + row_of_block();
+  for (; padding < visited_rows(a.rows); padding += (Int64)row_blocks() * kRowsPerBlock) {
+    RowEncoder::write_padding_row(a, padding, thread);
+  }
+}

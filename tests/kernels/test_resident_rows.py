@@ -1,0 +1,76 @@
+"""Persistent blocks that keep the parameters of a norm in registers: which kernels and schedules allow it."""
+
+from __future__ import annotations
+
+import pytest
+from jitnorm.kernels.candidates import candidates
+from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.registers import have_room_for_row
+from jitnorm.kernels.resident_rows import why_not_resident
+from jitnorm.kernels.row_classes import ROW_CLASSES
+from jitnorm.kernels.row_schedule import RowSchedule
+from jitnorm.kernels.schedule import why_unfit
+from jitnorm.kernels.schedule_form import ScheduleForm
+from jitnorm.kernels.target import Target
+
+HOPPER = Target("sm_90a")
+RESIDENT = RowSchedule.parse("4x1wko4")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "layernorm:hidden_size=2048",
+        "layernorm:hidden_size=2000,weight=bfloat16,quant=e4m3/tensor/f32",
+        "rmsnorm:hidden_size=2048,quant=e2m1/16/e4m3",
+        "rmsnorm:hidden_size=1500,vector_bytes=8,weight=none",
+        "rmsnorm:hidden_size=2048,residual=true",
+        "rmsnorm:hidden_size=2048,streams=2,weight=float32",
+    ],
+)
+def test_norms_of_one_tensor_may_keep_their_parameters(text: str) -> None:
+    config = KernelConfig.parse(text)
+    schedule = RowSchedule.parse("3x1wko4") if config.hidden_size == 1500 else RESIDENT
+    assert why_unfit(config, HOPPER, schedule) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("quantize:hidden_size=2048,quant=e4m3/128/f32", "only norms of all rows of one tensor"),
+        ("rmsnorm:hidden_size=2048,pair=true,second_size=512", "only norms of all rows of one tensor"),
+        ("rmsnorm:hidden_size=2048,batched=true", "only norms of all rows of one tensor"),
+        ("rmsnorm:hidden_size=2048,residual=true,sandwich=true", "only norms of all rows of one tensor"),
+        ("layernorm:hidden_size=1920,quant=e4m3/96/f32", "blocks of 96 values"),
+    ],
+)
+def test_others_load_them_for_each_row(text: str, reason: str) -> None:
+    config = KernelConfig.parse(text)
+    assert reason in why_not_resident(config, RESIDENT)
+    assert not any(each.stays_resident for of in ROW_CLASSES for each in candidates(config, HOPPER, of))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "reason"),
+    [
+        ("4x1wako4", "in registers from their load on"),
+        ("4x1wckr2o4", "in registers from their load on"),
+        ("4x1wkb2o4", "in one block"),
+        ("4x1ko4", "say so with w"),
+        ("4x1wk", "say how many with o"),
+    ],
+)
+def test_parameters_that_are_kept_are_in_registers_of_as_many_blocks_as_run_at_once(schedule: str, reason: str) -> None:
+    assert reason in why_not_resident(KernelConfig("layernorm", 2048), RowSchedule.parse(schedule))
+
+
+@pytest.mark.parametrize(("schedule", "has_room"), [("8x1wko4", True), ("8x1wkr2o2", True), ("8x1wkr2o4", False)])
+def test_registers_hold_two_sets_of_rows_and_the_parameters(schedule: str, has_room: bool) -> None:
+    """Of 64 or 128 for each thread: 16 or 32 for rows of 16-bit values, 32 for both parameters, and 16 to work with."""
+    assert have_room_for_row(KernelConfig("layernorm", 4096), RowSchedule.parse(schedule)) == has_room
+
+
+def test_a_form_keeps_parameters_where_that_is_possible() -> None:
+    form = ScheduleForm.parse("1wqkt1024")
+    assert str(form.schedule(KernelConfig("layernorm", 4096), HOPPER)) == "8x1wqko4"
+    assert str(form.schedule(KernelConfig("layernorm", 4096, batched=True), HOPPER)) == "8x1wq"
