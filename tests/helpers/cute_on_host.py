@@ -58,9 +58,13 @@ def ptx_of(config: KernelConfig, target: Target) -> str:
 
 @cache
 def cuda_ptx_of(config: KernelConfig, target: Target) -> str:
+    return ptx_of_text(generate(config, target).text, target)
+
+
+def ptx_of_text(source: str, target: Target) -> str:
     nvrtc = Nvrtc()
     flags = tuple(flag.replace("=sm_", "=compute_") for flag in nvrtc.flags(target))
-    return compiled_ptx(nvrtc.location, generate(config, target).text, "kernel.cu", flags)
+    return compiled_ptx(nvrtc.location, source, "kernel.cu", flags)
 
 
 def make_arrays(config: KernelConfig, rows: int, kind: str, seed: int = 0) -> Arrays:

@@ -1,23 +1,25 @@
-"""The GPU's conversions of all 2**32 floats, compared with torch's and with comparisons of values."""
+"""The GPU's conversions of all 2**32 floats, and of some on the host, compared with torch's and with comparisons."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from cute_on_host import ptx_of_text
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import compose
 from jitnorm.kernels.launch_recipe import LAUNCHER_ABI
 from jitnorm.kernels.quant_spec import NVFP4
 from jitnorm.kernels.target import Target
+from ptx_machine import run_ptx
 
 from jitnorm.launcher import launcher
 from jitnorm.toolchains import select
-
-pytestmark = pytest.mark.gpu
 
 ROW = 8192  # floats of a block: 1024 threads of 8
 CHUNK = 1 << 27
@@ -25,7 +27,8 @@ CHUNK = 1 << 27
 # A thread converts eight floats.
 KERNELS = """
 #define CONVERT(name, statement) \\
-extern "C" __global__ void name(const float* from, Int64 stride, UInt16* to, Int64 rows) { \\
+extern "C" __global__ __launch_bounds__(1024) void name( \\
+    const float* from, Int64 stride, UInt16* to, Int64 rows) { \\
   float v[8]; \\
   const Int64 at = blockIdx.x * stride + threadIdx.x * 8; \\
   for (int i = 0; i < 8; ++i) v[i] = from[at + i]; \\
@@ -46,7 +49,7 @@ __device__ UInt32 encode_fast(const float* v) {
 }
 __device__ UInt32 encode_rounded(const float* v) {
   float values[8];
-  for (int i = 0; i < 8; ++i) values[i] = rounded_to_e2m1(magnitude_of(bounded_value(v[i])) * kE2M1Unit);
+  for (int i = 0; i < 8; ++i) values[i] = rounded_to_e2m1(magnitude_of(bounded_value(v[i])) * kE2M1Unit, kE2M1Unit);
   return codes_of_values(values);
 }
 __device__ UInt32 encode_int8(float a) { return convert_int8x4(a, 0.0f, 0.0f, 0.0f) & 0xffu; }
@@ -78,6 +81,8 @@ CONVERT(to_scale, result = has_right_scale(magnitude_of(v[i])))
 CONVERT(to_reciprocal_root,
         result = !is_in_normal_range(v[i]) || fast_reciprocal_root(v[i]) == reciprocal_rn(sqrt_rn(v[i])))
 """
+
+_ENTRY = re.compile(r"^CONVERT\((?P<name>\w+),.*?\)\n", re.MULTILINE | re.DOTALL)
 
 
 def e2m1(x: torch.Tensor) -> torch.Tensor:
@@ -173,6 +178,29 @@ CONVERSIONS = [
 ]  # fmt: skip
 
 
+def some_floats() -> torch.Tensor:
+    """Values of E2M1, their midpoints and neighbours; floats of their range; any bits."""
+    numbers = np.random.default_rng(0)
+    steps = torch.arange(-64, 65, dtype=torch.float32) / 8
+    exact = torch.cat([steps, steps.nextafter(torch.tensor(9.0)), steps.nextafter(torch.tensor(-9.0))])
+    ranged = torch.from_numpy(numbers.uniform(-8, 8, ROW - len(exact)).astype(np.float32))
+    bits = torch.from_numpy(numbers.integers(0, 1 << 32, ROW, dtype=np.uint32).view(np.float32))
+    return torch.cat([exact, ranged, bits]).view(2, ROW)
+
+
+@pytest.mark.parametrize("expected", CONVERSIONS)
+def test_some_floats_round_to_the_nearest_value_on_the_host(expected: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    kernel = _ENTRY.sub(lambda found: found[0] if found["name"] == f"to_{expected.__name__}" else "", KERNELS)
+    source = compose(KernelConfig("rmsnorm", 64, quant=NVFP4), Target("sm_90a"), kernel)
+    x = some_floats()
+    memory = np.concatenate([x.numpy().view(np.uint8).ravel(), np.full(2 * x.numel(), 0xFF, np.uint8)])
+    run_ptx(ptx_of_text(source, Target("sm_90a")), memory, [0, ROW, 4 * x.numel(), len(x)], len(x), ROW // 8, 1)
+    out = torch.from_numpy(memory[4 * x.numel() :].view(np.int16)).view_as(x)
+    wrong = out != expected(x).short()
+    assert not wrong.any(), f"{x[wrong][0].item()!r}: {out[wrong][0].item():#06x}"
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("expected", CONVERSIONS)
 def test_every_float_rounds_to_the_nearest_value(
     expected: Callable[[torch.Tensor], torch.Tensor], cubin: bytes, target: Target
