@@ -59,7 +59,7 @@ SCHEDULES = [
     "rmsnorm:hidden_size=2560,quant=e2m1/16/e4m3/linear/row,schedule=3x2wuqg",
     "rmsnorm:hidden_size=2560,residual=true,quant=e4m3/row/f32,pdl=true,schedule=2x3wqlg",
     "rmsnorm:hidden_size=3584,activates_norm=true,activation=silu,schedule=2x4qdg",
-    "rmsnorm:hidden_size=1500,vector_bytes=8,quant=e4m3/tensor/f32,schedule=2x2g",
+    "rmsnorm:hidden_size=1496,vector_bytes=8,quant=e4m3/tensor/f32,schedule=2x2g",
     "rmsnorm:hidden_size=6656,schedule=2x7g",
     "layernorm:hidden_size=2432,pdl=true,schedule=3x2qdg",
     "layernorm:hidden_size=2432,quant=e4m3/32/ue8m0/128x4,schedule=2x3uqcgr2",
