@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
-import subprocess
-from functools import cache
 from itertools import product
 from pathlib import Path
 
 import pytest
+from compiled_kernels import (
+    CUOBJDUMP,
+    NVDISASM,
+    assert_no_local_memory,
+    assert_wide_loads,
+    compiled,
+    listing_of,
+    local_memory_of,
+    opcodes,
+)
 from inputs import in_turn
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.generator import generate
 from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.target import Target
 
-from jitnorm.toolchains import nvrtc_program
 from jitnorm.toolchains.nvrtc import Nvrtc
-from jitnorm.toolchains.search import on_path, on_sys_path
 
 HIDDEN_SIZES = (64, 384, 2048, 4096, 7168, 8192, 16384, 32768, 65536)
 QUANTS = ("none", "e2m1/16/e4m3", "e2m1/32/ue8m0")
@@ -33,56 +38,10 @@ ROWS = [
     ),
 ]
 
-_NVDISASM = on_sys_path("nvidia/cu13/bin/nvdisasm") or on_path("nvdisasm")
-_CUOBJDUMP = on_sys_path("nvidia/cu13/bin/cuobjdump") or on_path("cuobjdump")
 pytestmark = pytest.mark.skipif(
-    _NVDISASM is None or _CUOBJDUMP is None,
+    NVDISASM is None or CUOBJDUMP is None,
     reason="nvdisasm or cuobjdump is missing: pip install nvidia-cuda-nvdisasm nvidia-cuda-cuobjdump",
 )
-
-
-@cache
-def compiled(text: str, target_name: str) -> tuple[str, bytes]:
-    """The PTX and the machine code."""
-    nvrtc, target = Nvrtc(), Target(target_name)
-    source = generate(KernelConfig.parse(text), target).text
-    with nvrtc_program._compiled(nvrtc.location, source, "kernel.cu", nvrtc.flags(target)) as program:
-        return program.read("PTX").decode(), program.read("CUBIN")
-
-
-def listing_of(cubin: bytes, folder: Path) -> str:
-    """The machine code, as nvdisasm prints it."""
-    file = folder / "kernel.cubin"
-    file.write_bytes(cubin)
-    command = [str(_NVDISASM), "--print-code", str(file)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-
-
-def opcodes(text: str, target_name: str, folder: Path) -> list[str]:
-    """The instructions of a kernel without operands: LDG.E.128.CONSTANT, F2FP..., ..."""
-    listing = listing_of(compiled(text, target_name)[1], folder)
-    found = re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?\w+\s+)?([A-Z][\w.]*)", listing, re.MULTILINE)
-    assert "EXIT" in found
-    return found
-
-
-def assert_wide_loads(text: str, target_name: str) -> None:
-    """Check for wide loads in the PTX, which also shows their width; loads from peers do not name a state space."""
-    loads = set(re.findall(r"\b(ld\.(?:global|v\d)[\w.]*)", compiled(text, target_name)[0]))
-    assert any(re.search(r"\.v4\.\w32|\.v2\.\w64", load) for load in loads), loads
-
-
-def local_memory_of(text: str, target_name: str, folder: Path) -> str:
-    """The local memory of a kernel, to which registers spill."""
-    file = folder / "kernel.cubin"
-    file.write_bytes(compiled(text, target_name)[1])
-    command = [str(_CUOBJDUMP), "--dump-resource-usage", str(file)]
-    listing = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-    return " ".join(re.findall(r"(?:STACK|LOCAL):\d+", listing))
-
-
-def assert_no_local_memory(text: str, target_name: str, folder: Path) -> None:
-    assert local_memory_of(text, target_name, folder) == "STACK:0 LOCAL:0", "registers spill"
 
 
 RESIDENT = (
