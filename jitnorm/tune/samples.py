@@ -124,5 +124,5 @@ def schedules_of(config: KernelConfig, forms: Sequence[str], target: Target) -> 
 
 
 def _lacks_option(schedule: RowSchedule, options: RowSchedule) -> bool:
-    """Whether a schedule does not do to chunks, or with parameters, what options say."""
+    """Whether a schedule lacks an option that a form has only where it is possible."""
     return any(getattr(options, each) > getattr(schedule, each) for each in _WHERE_POSSIBLE)

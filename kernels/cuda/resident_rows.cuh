@@ -37,7 +37,7 @@ JITNORM_INLINE void process_resident_rows(ArgumentsOf arguments_of) {
   RequestedRows next;
   next.request(a, first_of_block + own, thread);
   Rows of;
-  next.take(of);  // which chunks the parameters are of
+  next.take(of);  // parameters are loaded at the places of its chunks
   load_weights(a, of);
   const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
   int set = 0;

@@ -39,7 +39,7 @@ struct Row {
 #else
   JITNORM_INLINE int index(int slot) const { return first_chunk + slot * kThreadsPerRow; }
 
-  // The same for a schedule that skips chunks; by others, lanes compute zeros.
+  // The same for a schedule that skips chunks; with others, lanes compute zeros.
   JITNORM_INLINE bool has_chunk(int slot) const {
     constexpr int kSlotsOfAll = kGroups / kWarpsPerRow;
     return !kSkipsChunks || slot < kSlotsOfAll || thread_of_row() / 32 + slot * kWarpsPerRow < kGroups;

@@ -71,7 +71,7 @@ JITNORM_INLINE void find_means(Rows& of, RowSums& sums, int warp, int lane, Visi
 }
 
 // The rows' statistics; every thread of the block takes part. Calls meanwhile() once each thread has gone through its
-// chunks for the first time. Sums begin in set `set`.
+// chunks for the first time. The first sums go to set `set`.
 template <typename Visit>
 JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane, Visit meanwhile, int set = 0) {
 #ifdef JITNORM_SUMS_FIRST

@@ -37,10 +37,10 @@ def test_norms_of_one_tensor_may_keep_their_parameters(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("quantize:hidden_size=2048,quant=e4m3/128/f32", "only norms of all rows of one tensor"),
-        ("rmsnorm:hidden_size=2048,pair=true,second_size=512", "only norms of all rows of one tensor"),
-        ("rmsnorm:hidden_size=2048,batched=true", "only norms of all rows of one tensor"),
-        ("rmsnorm:hidden_size=2048,residual=true,sandwich=true", "only norms of all rows of one tensor"),
+        ("quantize:hidden_size=2048,quant=e4m3/128/f32", "only norms of a single tensor"),
+        ("rmsnorm:hidden_size=2048,pair=true,second_size=512", "only norms of a single tensor"),
+        ("rmsnorm:hidden_size=2048,batched=true", "only norms of a single tensor"),
+        ("rmsnorm:hidden_size=2048,residual=true,sandwich=true", "only norms of a single tensor"),
         ("layernorm:hidden_size=1920,quant=e4m3/96/f32", "blocks of 96 values"),
     ],
 )
@@ -53,9 +53,9 @@ def test_others_load_them_for_each_row(text: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("schedule", "reason"),
     [
-        ("4x1wako4", "in registers from their load on"),
-        ("4x1wckr2o4", "in registers from their load on"),
-        ("4x1wkb2o4", "in one block"),
+        ("4x1wako4", "into registers alone"),
+        ("4x1wckr2o4", "into registers alone"),
+        ("4x1wkb2o4", "hold whole rows"),
         ("4x1ko4", "say so with w"),
         ("4x1wk", "say how many with o"),
     ],
