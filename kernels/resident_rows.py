@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .config import KernelConfig
+from .registers import has_room_for_weight
 from .row_schedule import RowSchedule
 
 
@@ -20,6 +21,9 @@ def why_not_resident(config: KernelConfig, schedule: RowSchedule) -> str:
         return "blocks that keep the parameters hold whole rows, and load both into registers alone"
     if not schedule.prefetches_weight:
         return "parameters that are kept are loaded early: say so with w"
+    chunks = schedule.chunks_per_lane
+    if config.has_weight and not has_room_for_weight(config, chunks):
+        return f"parameters in {config.weight} of {chunks} chunks are more than a lane has room for"
     if not schedule.resident_blocks:
         return "blocks that keep the parameters are as many as run at once: say how many with o"
     return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
@@ -62,6 +64,13 @@ def test_others_load_them_for_each_row(text: str, reason: str) -> None:
 )
 def test_parameters_that_are_kept_are_in_registers_of_as_many_blocks_as_run_at_once(schedule: str, reason: str) -> None:
     assert reason in why_not_resident(KernelConfig("layernorm", 2048), RowSchedule.parse(schedule))
+
+
+def test_parameters_that_are_kept_have_room_beside_a_row() -> None:
+    config = KernelConfig.parse("rmsnorm:hidden_size=1536,weight=float32,quant=e2m1/16/e4m3")
+    assert "more than a lane has room for" in why_unfit(config, HOPPER, RowSchedule.parse("1x3wko4"))
+    assert why_unfit(config, HOPPER, RowSchedule.parse("2x2wko4")) == ""
+    assert why_unfit(replace(config, weight="bfloat16"), HOPPER, RowSchedule.parse("1x3wko4")) == ""
 
 
 @pytest.mark.parametrize(("schedule", "has_room"), [("8x1wko4", True), ("8x1wkr2o2", True), ("8x1wkr2o4", False)])
