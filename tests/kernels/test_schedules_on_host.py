@@ -173,6 +173,8 @@ RESIDENT = [
     "layernorm:hidden_size=1568,quant=e4m3/32/ue8m0/128x4,schedule=4x1wuqkr2o2",
     "layernorm:hidden_size=384,quant=e4m3/tensor/f32,schedule=1x1wuqkp4o8",
     "layernorm:hidden_size=256,pdl=true,schedule=1x1wuqkp8o4n16",
+    "layernorm:hidden_size=208,weight=float32,quant=e4m3/tensor/f32,many_rows=true",  # as the rules divide them
+    "rmsnorm:hidden_size=336,quant=e2m1/16/e4m3/128x4,many_rows=true",
     "rmsnorm:hidden_size=2048,pdl=true,schedule=4x1wko4",
     "rmsnorm:hidden_size=2048,weight=none,schedule=2x2wuqko4",
     "rmsnorm:hidden_size=1536,input=float32,schedule=3x1wkr2o4",

@@ -30,7 +30,7 @@ def schedule_of(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "schedule"),
     [
-        ("rmsnorm:hidden_size=384,quant=e2m1/16/e4m3", "1x3wup16n8"),
+        ("rmsnorm:hidden_size=384,quant=e2m1/32/ue8m0", "1x3wup16n8"),
         ("rmsnorm:hidden_size=768,quant=e4m3/tensor/f32", "1x3wup8n16"),
         # Of as many idle lanes, those with two chunks; four lanes at least.
         ("rmsnorm:hidden_size=512,quant=e4m3/tensor/f32", "1x2wup8n16"),
@@ -60,9 +60,18 @@ def schedule_of(text: str) -> str:
         ("rmsnorm:hidden_size=384,residual=true,quant=e2m1/16/e4m3", "1x1wp4"),
         # Parameters of layer normalization in shared memory.
         ("layernorm:hidden_size=384,weight=float32,quant=e4m3/row/f32", "1x3qp16n8"),
-        ("layernorm:hidden_size=384,weight=float32,quant=e4m3/tensor/f32", "1x1uap24o1"),
-        ("layernorm:hidden_size=128,weight=float32,quant=e4m3/tensor/f32", "1x1wqr2p16n8"),
+        ("layernorm:hidden_size=384,weight=bfloat16,quant=e4m3/tensor/f32", "1x1uap24o1"),
+        ("layernorm:hidden_size=128,weight=bfloat16,quant=e4m3/tensor/f32", "1x1wqr2p16n8"),
         ("layernorm:hidden_size=768,weight=float32", "1x3qp8n16"),
+        # In registers: of a group, unless three chunks per lane leave no lane idle.
+        ("layernorm:hidden_size=384,weight=float32,quant=e4m3/tensor/f32", "1x1wuqkr2p4o4"),
+        ("layernorm:hidden_size=128,weight=float32,quant=e4m3/32/ue8m0", "1x1wuqkr2p16o4n8"),
+        ("layernorm:hidden_size=192,weight=float32,quant=int8/tensor/f32", "1x3qp32n4"),
+        ("layernorm:hidden_size=64,weight=float32,quant=e4m3/tensor/f32", "1x1wqr2p32n4"),
+        ("layernorm:hidden_size=384,weight=float32", "1x3qp16n8"),
+        ("rmsnorm:hidden_size=384,quant=e2m1/16/e4m3", "1x3wqkp16o4n8"),
+        ("rmsnorm:hidden_size=512,quant=e2m1/16/e4m3/linear/given", "1x2wqkp8o4n16"),
+        ("rmsnorm:hidden_size=384,weight=none,quant=e2m1/16/e4m3", "1x3wup16n8"),
     ],
 )
 def test_many_rows_share_warps_where_that_takes_less(text: str, schedule: str) -> None:
@@ -111,6 +120,11 @@ def test_rows_that_share_warps_have_whole_blocks(block: int, gates: str) -> None
         config = KernelConfig.parse(f"quantize:hidden_size={size},quant=e4m3/{block}/f32,many_rows=true{gates}")
         packed = packed_schedule(config)
         assert packed is None or why_unfit(config, HOPPER, packed) == "", size
+
+
+def test_parameters_stay_in_registers_where_nvfp4_is_bound_by_instructions() -> None:
+    assert row_schedule(NVFP4, HOPPER).stays_resident
+    assert not row_schedule(NVFP4, Target("sm_100a")).stays_resident
 
 
 def test_fewer_rows_do_not_share_warps_so() -> None:
