@@ -73,9 +73,9 @@ def pytest_collection_finish() -> None:
 
 
 # What takes longest goes first, else a worker may be left with it at the end; test_cpu_threads.py runs the kernels of
-# test_golden.py, and would build them again. test_deploy_page.py goes last of them: before zig's C++ library is
-# there (scripts/test), it would build it a second time, 45 s.
+# test_golden.py, and would build them again. For test_deploy_page.py, zig compiles its own C++ library once.
 _LONGEST = (
+    "test_deploy_page.py",
     "test_golden.py",
     "test_torch_graphs.py",
     "test_cute_on_host.py",
@@ -95,7 +95,6 @@ _LONGEST = (
     "test_sequence.py",
     "test_all_reduce.py",
     "test_warm.py",
-    "test_deploy_page.py",
 )
 
 

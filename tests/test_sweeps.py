@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,10 +21,11 @@ TEXTS = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")]
 class Item:
     """What a sweep looks at of a case."""
 
-    def __init__(self, test: str, case: object = None, *, is_gpu: bool = False) -> None:
+    def __init__(self, test: str, case: object = None, *, is_gpu: bool = False, fixture: str = "tmp_path") -> None:
         self.nodeid = f"tests/test_file.py::{test}" + ("" if case is None else f"[{case}]")
         self.callspec = SimpleNamespace(params={"case": case})
         self.is_gpu = is_gpu
+        self.fixturenames = [fixture]
         self.is_left_out = False
 
     def get_closest_marker(self, name: str) -> object:
@@ -55,14 +57,16 @@ def test_a_turn_does_not_follow_the_grid() -> None:
         assert {dtype for _, dtype in taken(grid, turn)} == set(range(8))
 
 
-def test_each_turn_has_some_of_the_long_tests_and_successive_ones_have_all() -> None:
+def test_of_four_turns_one_has_the_tests_of_wheels_and_the_others_all_long_ones() -> None:
     found = []
     for turn in range(739580, 739580 + TURNS_OF_LONG):
-        items = [Item(name) for name in sorted(LONG)]
+        items = [*(Item(name) for name in sorted(LONG)), *(Item(f"test_wheel_{i}", fixture="dist") for i in range(3))]
         mark_the_rest(items, turn)  # type: ignore[arg-type]
-        found.append([item.nodeid for item in items if not item.is_left_out])
-    assert all(len(turn) >= len(LONG) // TURNS_OF_LONG for turn in found)
-    assert sorted(node for turn in found for node in turn) == [f"tests/test_file.py::{name}" for name in sorted(LONG)]
+        found.append([item.nodeid.partition("::")[2] for item in items if not item.is_left_out])
+    of_wheels, *of_others = found
+    assert of_wheels == ["test_wheel_0", "test_wheel_1", "test_wheel_2"]
+    assert all(len(names) >= len(LONG) // (TURNS_OF_LONG - 1) for names in of_others)
+    assert sorted(chain(*of_others)) == sorted(LONG)
 
 
 def test_tests_that_are_no_sweep_and_those_for_gpus_are_left_alone() -> None:

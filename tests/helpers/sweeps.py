@@ -1,8 +1,9 @@
 """Sweeps: tests of one property at each point of a grid, of which a run takes only some points.
 
 `tests/sweeps.txt` names them. A run has a turn, by default the day, and takes every 24th case of each sweep, so that 24
-turns take them all. Of the long tests, which `tests/long.txt` names, it takes every fourth. All others are marked
-`exhaustive`.
+turns take them all. Of four turns, one takes the tests that need the wheels of a release, which take a core two minutes
+to build, and each of the others a third of the long tests, which `tests/long.txt` names. What a run leaves to others is
+marked `exhaustive`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from zlib import crc32
 import pytest
 
 TURNS, TURNS_OF_LONG = 24, 4
+_WHEELS = "dist"  # the fixture (tests/helpers/wheel_fixtures.py)
 
 
 def _names_in(file: str) -> frozenset[str]:
@@ -30,19 +32,23 @@ def turn_of_today() -> int:
 
 
 def mark_the_rest(items: list[pytest.Item], turn: int) -> None:
-    """Mark the cases of sweeps, and the long tests, that are left to other turns."""
+    """Mark the cases of sweeps, the long tests and those of wheels that are left to other turns."""
     kinds: dict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
-    long = []
+    long, of_wheels = [], []
     for item in items:
         name, is_case, _ = item.nodeid.partition("[")
         test = name.rpartition("::")[2]
         if item.get_closest_marker("gpu") is not None:
             continue
-        if test in LONG:
+        if _WHEELS in item.fixturenames:  # type: ignore[attr-defined]
+            of_wheels.append(item)
+        elif test in LONG:
             long.append(item)
         elif is_case and test in NAMES:
             kinds[name, _kind(item)].append(item)
-    for item in chain(rest(long, turn, TURNS_OF_LONG), *(rest(cases, turn) for cases in kinds.values())):
+    long_turn = turn % TURNS_OF_LONG
+    others = [*of_wheels, *rest(long, long_turn, TURNS_OF_LONG - 1)] if long_turn else long
+    for item in chain(others, *(rest(cases, turn) for cases in kinds.values())):
         item.add_marker(pytest.mark.exhaustive)
 
 
