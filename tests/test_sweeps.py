@@ -76,11 +76,17 @@ def test_tests_that_are_no_sweep_and_those_for_gpus_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("turn", range(TURNS))
-def test_every_turn_has_golden_bytes_of_every_format(turn: int) -> None:
+def test_every_turn_has_golden_bytes_of_every_op_and_format(turn: int) -> None:
     cases = [*all_cases(), *quant_cases(), *OPS]
     found = taken(cases, turn)
     assert len(found) < len(cases)
-    assert set(map(format_of, found)) == set(map(format_of, cases))
+    assert set(found) >= set(OPS)
+    for kind in (op_of, format_of):
+        assert set(map(kind, found)) == set(map(kind, cases))
+
+
+def op_of(case: object) -> str:
+    return str(case).partition("-")[0]
 
 
 def format_of(case: object) -> object:

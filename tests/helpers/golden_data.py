@@ -24,6 +24,10 @@ class OpCase:
     call: Callable[[Make], Outputs]
     expected: Callable[[], Outputs]
 
+    @property
+    def kind_in_every_run(self) -> str:
+        return self.name
+
     def __str__(self) -> str:
         return self.name
 
