@@ -52,9 +52,9 @@ def test_each_turn_has_a_case_and_successive_ones_have_all(count: int) -> None:
 
 
 def test_a_turn_does_not_follow_the_grid() -> None:
-    grid = [(size, dtype) for size in range(300) for dtype in range(8)]
+    grid = [(size, dtype) for size in range(400) for dtype in range(TURNS)]
     for turn in range(TURNS):
-        assert {dtype for _, dtype in taken(grid, turn)} == set(range(8))
+        assert {dtype for _, dtype in taken(grid, turn)} == set(range(TURNS))
 
 
 def test_of_four_turns_one_has_the_tests_of_wheels_and_the_others_all_long_ones() -> None:
