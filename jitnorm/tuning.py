@@ -20,9 +20,10 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.few_rows import few_rows_schedule
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.row_classes import ROW_CLASSES
-from jitnorm.kernels.row_schedule import RowSchedule
+from jitnorm.kernels.row_schedule import WARP_LANES, RowSchedule
 from jitnorm.kernels.schedule import why_unfit
 from jitnorm.kernels.short_rows import packed_schedule
+from jitnorm.kernels.side_by_side import meets_side_by_side
 from jitnorm.kernels.target import Target
 from jitnorm.sealed import read_sealed
 from jitnorm.store import user_store
@@ -118,7 +119,8 @@ def schedule_for(
     """The schedule for a kernel, as text; empty for the rules' schedule.
 
     An entry of the table comes first. Without one, many short rows have the rules' schedule if it lets them share
-    warps; all others have the form fitted to measurements or, without one, the rule for few rows.
+    warps, unless the form fitted to measurements has rows that meet side by side; all others have this form or,
+    without one, the rule for few rows.
 
     Args:
         config: the configuration of a call's kernel.
@@ -129,13 +131,18 @@ def schedule_for(
     """
     key = tuning_key(config) if found or forms else config
     schedule = found.get((str(key), row_class))
-    if schedule is None and packed_schedule(config):
-        schedule = ""  # forms are for rows that do not share warps
     if schedule is None:
         schedule = fitted_schedule(key, config, target, row_class, forms)
+        if packed_schedule(config) and not (schedule and _lies_side_by_side(config, schedule)):
+            schedule = ""  # other forms are for rows that do not share warps
     if schedule is None:
         schedule = few_rows_schedule(config, target, row_class)
     return "" if not schedule or why_unfit(config, target, RowSchedule.parse(schedule)) else schedule
+
+
+def _lies_side_by_side(config: KernelConfig, schedule: str) -> bool:
+    """Whether rows that meet lie side by side in a schedule, given as text."""
+    return meets_side_by_side(config) and RowSchedule.parse(schedule).lanes_per_row != WARP_LANES
 
 
 def tuned(config: KernelConfig, target: Target, row_class: str) -> KernelConfig:

@@ -20,15 +20,19 @@ from .registers import (
     residents_of,
     with_room_for_weight,
 )
-from .row_parts import MOST_BLOCKS, has_separate_parts, side_by_side
+from .row_parts import MOST_BLOCKS, has_separate_parts
 from .row_schedule import WARP_LANES, RowSchedule
 from .rows_ahead import loading_ahead
 from .schedule import CLUSTERS, MAX_WARPS, PREFERRED_WARPS, row_schedule, why_unfit
+from .schedule_form import ScheduleForm
 from .short_rows import packings, small_row_schedule
+from .side_by_side import meets_side_by_side, side_by_side
 from .split_chunks import may_split
 from .target import Target
 
 MOST_CANDIDATES = 96
+# Rows that meet side by side: forms that were the fastest somewhere, for norms of several groups and for other rows.
+_MEETING = "1f64wuq 1f64wq 2f64wuq 2f64wq 3f64wuq 3f64q 1f64q 2f64q 1f128wuq 1f128wq 3f128q 1f64 2f64"
 # With more chunks per lane, the floats of chunks leave room for too few threads.
 _MOST_UNPACKED_CHUNKS = 2
 # Shorter rows lose by staying in shared memory: RMSNorm of 8192 columns, 13 %.
@@ -74,6 +78,7 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
 
 def _proposed(config: KernelConfig, target: Target, row_class: str) -> Iterator[RowSchedule]:
     """Schedules, some of which may not fit; those that gain most first."""
+    yield from _meeting(config, target, row_class)
     if groups_of(config) == 1:
         yield from _sharing_warps(config)
         yield from sharing_parameters(config, target, RowSchedule(1, 1))
@@ -90,6 +95,15 @@ def _proposed(config: KernelConfig, target: Target, row_class: str) -> Iterator[
     yield from _clustered(groups_of(config))
     if config.normalizes and row_class not in ("fewest", "few"):
         yield from _loading_ahead(config, target)
+
+
+def _meeting(config: KernelConfig, target: Target, row_class: str) -> Iterator[RowSchedule]:
+    """Rows side by side of which something is found; norms signal dependents late, unless rows are many."""
+    is_late = config.normalizes and config.pdl and row_class != "many"
+    for form in _MEETING.split() if meets_side_by_side(config) else ():
+        schedule = ScheduleForm.parse(form).schedule(config, target)
+        if schedule is not None:
+            yield replace(schedule, signals_late=is_late)
 
 
 def _variants(config: KernelConfig) -> Iterator[RowSchedule]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from .config import KernelConfig
-from .numerics import CHUNK_SIZE, ceil_div
-from .row_schedule import WARP_LANES, RowSchedule
+from .numerics import ceil_div
+from .row_schedule import RowSchedule
 
 # The maximum number of blocks that share a row without a cluster, as limited by a schedule's text.
 MOST_BLOCKS = 99
 # Warps in each block of a long row, with two chunks per lane, or one chunk of gates.
 _WARPS_OF_LONG_ROW = 8
-# Threads of the largest blocks in which rows lie side by side.
-MOST_SIDE_BY_SIDE = 512
 
 
 def has_separate_parts(config: KernelConfig) -> bool:
@@ -64,20 +61,3 @@ def of_rows_that_fill(groups: int) -> RowSchedule | None:
     """
     schedule = of_few_rows(groups, (4,))
     return schedule and replace(schedule, resident_blocks=12)
-
-
-def side_by_side(config: KernelConfig, chunks: int, threads: int) -> RowSchedule | None:
-    """Rows side by side, so that no lane is idle, in blocks of at least so many threads; None if those are too large.
-
-    Example:
-        >>> [side_by_side(KernelConfig("quantize", size, gate_columns=size), 1, 128) for size in (1168, 5760)]
-        [None, None]
-        >>> str(side_by_side(KernelConfig("quantize", 1152, gate_columns=1152), 1, 128))
-        '1x1p4n72'
-    """
-    lanes = ceil_div(config.encoded_size, chunks * CHUNK_SIZE)
-    filling = WARP_LANES // math.gcd(lanes, WARP_LANES)  # rows that fill warps
-    rows = filling * ceil_div(threads, lanes * filling)
-    if rows == 1 or lanes * rows > MOST_SIDE_BY_SIDE:
-        return None
-    return RowSchedule(1, chunks, rows_per_block=rows, lanes_per_row=lanes)

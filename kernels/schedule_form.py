@@ -10,10 +10,11 @@ from .copied_parameters import why_not_copied
 from .numerics import ceil_div, round_up
 from .registers import MOST_RESIDENT_THREADS, groups_of, have_room_for_row, residents_of, with_room_for_weight
 from .resident_rows import why_not_resident
-from .row_parts import has_separate_parts, side_by_side
+from .row_parts import has_separate_parts
 from .row_schedule import WARP_LANES, RowSchedule
 from .rows_ahead import loading_ahead
 from .schedule import MAX_WARPS, MOST_WARPS, PREFERRED_WARPS, why_unfit
+from .side_by_side import side_by_side
 from .skipped_chunks import why_not_skipped
 from .split_chunks import why_not_split
 from .target import Target
@@ -21,8 +22,10 @@ from .target import Target
 # About how many threads a multiprocessor should have room for, where schedules do not leave that to the compiler.
 _RESIDENT_THREADS = (MOST_RESIDENT_THREADS, 1024, 512)
 # Blocks in which rows lie side by side have at least so many threads.
-_FILLED_THREADS = (128, 256)
-_TEXT = re.compile(r"(?P<chunks>\d+)(?:/(?P<warps>\d+))?(?:f(?P<filled>\d+))?(?P<options>[^t]*)(?:t(?P<threads>\d+))?")
+_FILLED_THREADS = (128, 256, 64)
+_TEXT = re.compile(
+    r"(?P<chunks>\d+)(?:/(?P<warps>\d+))?(?:(?P<where>[fi])(?P<filled>\d+))?(?P<options>[^t]*)(?:t(?P<threads>\d+))?"
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class ScheduleForm:
     """The part of schedules that is the same at all lengths.
 
     Its text is that of a RowSchedule without the warps of a row, with those of a block if that has so many at any
-    length, and with threads instead of resident blocks: ``2``, ``1wu``, ``1/4``, ``1/8b2``, ``1f128``, ``2wt1024``.
+    length, and with threads instead of resident blocks: ``2``, ``1wu``, ``1/4``, ``1/8b2``, ``1f128``, ``1i128``,
+    ``2wt1024``.
 
     Args:
         options: the chunks per lane, which are more only for rows that are too long, and everything else that does not
@@ -40,6 +44,7 @@ class ScheduleForm:
             parts are separate. 0: the same, at most 16.
         filled_threads: the least number of threads in a block whose rows lie side by side, so that no lane is idle; 0:
             rows have whole warps.
+        where_others_idle: whether rows lie so only where a quarter of the lanes would be idle otherwise (``i``).
         resident_threads: about how many threads a multiprocessor should have room for; 0 leaves it to the compiler.
 
     Example:
@@ -51,13 +56,14 @@ class ScheduleForm:
     options: RowSchedule
     block_warps: int = 0
     filled_threads: int = 0
+    where_others_idle: bool = False
     resident_threads: int = 0
 
     def __str__(self) -> str:
         chunks = self.options.chunks_per_lane
         others = str(self.options).removeprefix(f"{self.options.warps_per_row}x{chunks}")
         of_block = f"/{self.block_warps}" if self.block_warps else ""
-        of_block += f"f{self.filled_threads}" if self.filled_threads else ""
+        of_block += f"{'i' if self.where_others_idle else 'f'}{self.filled_threads}" if self.filled_threads else ""
         return f"{chunks}{of_block}{others}" + (f"t{self.resident_threads}" if self.resident_threads else "")
 
     @classmethod
@@ -67,7 +73,8 @@ class ScheduleForm:
         if found is None:
             raise ValueError(f"schedule form: is {text!r}; write chunks per lane and options, such as 2w or 1/4t1536")
         options = RowSchedule.parse(f"1x{found['chunks']}{found['options']}")
-        return cls(options, *(int(found[name] or 0) for name in ("warps", "filled", "threads")))
+        warps, filled, threads = (int(found[name] or 0) for name in ("warps", "filled", "threads"))
+        return cls(options, warps, filled, found["where"] == "i", threads)
 
     @classmethod
     def of(cls, schedule: RowSchedule, config: KernelConfig) -> ScheduleForm:
@@ -92,11 +99,12 @@ class ScheduleForm:
         else:
             warps = 0
         threads = schedule.threads
-        filled = [each for each in _FILLED_THREADS if side_by_side(config, schedule.chunks_per_lane, each) == options]
+        filled = [each for each in _FILLED_THREADS if _is_filled(config, schedule, each)]
         if filled:
             options = replace(options, lanes_per_row=WARP_LANES, rows_per_block=1)
         same = (each for each in _RESIDENT_THREADS if residents_of(each, threads) == residents)
-        return cls(options, warps, filled[0] if filled else 0, next(same, residents * threads) if residents else 0)
+        resident_threads = next(same, residents * threads) if residents else 0
+        return cls(options, warps, filled[0] if filled else 0, resident_threads=resident_threads)
 
     def schedule(self, config: KernelConfig, target: Target) -> RowSchedule | None:
         """The schedule for a configuration; None if no such one fits it and the target."""
@@ -116,7 +124,8 @@ class ScheduleForm:
 
     def _side_by_side(self, config: KernelConfig) -> RowSchedule | None:
         """Rows without idle lanes."""
-        found = side_by_side(config, self.options.chunks_per_lane, self.filled_threads)
+        chunks, where = self.options.chunks_per_lane, self.where_others_idle
+        found = side_by_side(config, chunks, self.filled_threads, where_others_idle=where)
         return found and replace(self.options, rows_per_block=found.rows_per_block, lanes_per_row=found.lanes_per_row)
 
     def _divided(self, config: KernelConfig) -> RowSchedule:
@@ -145,3 +154,11 @@ class ScheduleForm:
             return divided
         residing = replace(divided, resident_blocks=residents_of(self.resident_threads, divided.threads))
         return residing if have_room_for_row(config, residing) else divided
+
+
+def _is_filled(config: KernelConfig, schedule: RowSchedule, threads: int) -> bool:
+    """Whether rows lie side by side in the blocks that have so many threads at least."""
+    found = side_by_side(config, schedule.chunks_per_lane, threads)
+    return found is not None and (found.lanes_per_row, found.rows_per_block) == (
+        schedule.lanes_per_row, schedule.rows_per_block,
+    )  # fmt: skip

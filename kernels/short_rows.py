@@ -17,9 +17,10 @@ from .registers import (
     waits_for_row_amax,
 )
 from .resident_rows import why_not_resident
-from .row_parts import has_separate_parts, side_by_side
+from .row_parts import has_separate_parts
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import sharing_rows, why_not_ahead
+from .side_by_side import FOLDING_LANES, gains_side_by_side, meets_side_by_side, of_small_rows, side_by_side
 from .target import Target
 
 # Measured on an H200, see docs/choices.md: many rows of up to so many groups are fastest in one warp each, which waits
@@ -49,7 +50,18 @@ def short_row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         sharing = sharing_rows(config, target, RowSchedule(1, 1, keeps_unpacked=held_bytes(config) == 2))
         if not why_not_ahead(config, target, sharing):
             return sharing
-    return packed_schedule(config) or (small_row_schedule(config) if groups_of(config) == 1 else _of_warps(config))
+    packed = packed_schedule(config)
+    if groups_of(config) > 1:
+        return packed or _of_warps(config)
+    return _beside(config, "many" if config.many_rows else "few", packed) or packed or small_row_schedule(config)
+
+
+def _beside(config: KernelConfig, row_class: str, packed: RowSchedule | None) -> RowSchedule | None:
+    """Rows of up to a group side by side, which may share warps otherwise; None if they gain nothing by it."""
+    beside = of_small_rows(config)
+    if beside is None or why_not_packed(config, beside):
+        return None
+    return beside if gains_side_by_side(config, row_class, shares_warps=packed is not None) else None
 
 
 def chunks_of(config: KernelConfig) -> int:
@@ -86,8 +98,7 @@ def packed_schedule(config: KernelConfig) -> RowSchedule | None:
 
     Fewer lanes are idle, and what a row takes besides its elements is divided among more of them: on an H100, NVFP4 by
     row of 53907 x 768 went from 0.86 of a copy to 0.98, four over six from 0.73 to 0.95, FP8 by token of 40960 x 272
-    from 0.85 to 1.02. On an H200, of 384 elements, GELU takes 0.73 of the time, SwiGLU to NVFP4 0.76, NVFP4 alone 0.78,
-    SwiGLU and quantization to FP8 groups 0.91, of 768 NVFP4 alone 0.89.
+    from 0.85 to 1.02; on an H200, NVFP4 alone of 768 elements takes 0.89 of the time.
     """
     is_left = config.residual or config.streams or config.weights > 1 or _shares_parameters(config)
     if not config.many_rows or is_left:
@@ -167,8 +178,8 @@ def why_not_packed(config: KernelConfig, schedule: RowSchedule) -> str:
     """Why rows cannot share a warp as in a schedule, as the end of a sentence; empty if they can."""
     lanes, chunks, count = schedule.lanes_per_row, schedule.chunks_per_lane, chunks_of(config)
     most = min(CHUNKS_AT_ONCE, most_held_chunks(held_bytes(config)))
-    if lanes not in _LANES and not has_separate_parts(config):
-        return f"lanes that find something of a row together are {', '.join(map(str, _LANES))}"
+    if lanes not in _LANES and not has_separate_parts(config) and (reason := _why_not_side_by_side(config, schedule)):
+        return reason
     if schedule.warps_per_row > 1 or schedule.blocks_per_row > 1 or schedule.loads_ahead:
         return "rows that share a warp have no other, and are not loaded ahead"
     if chunks != ceil_div(count, lanes):
@@ -184,6 +195,18 @@ def why_not_packed(config: KernelConfig, schedule: RowSchedule) -> str:
         return f"a block of {block} elements has more lanes than {lanes}"
     if lanes * CHUNK_SIZE % block:
         return f"{lanes} lanes are not those of whole blocks of {block} elements"
+    return ""
+
+
+def _why_not_side_by_side(config: KernelConfig, schedule: RowSchedule) -> str:
+    """Why rows of a norm cannot lie side by side as in a schedule, as the end of a sentence; empty if they can."""
+    lanes = schedule.lanes_per_row
+    if not meets_side_by_side(config):
+        return f"lanes that find something of a row together are {', '.join(map(str, _LANES))}"
+    if lanes % FOLDING_LANES or lanes * schedule.chunks_per_lane > groups_of(config) * WARP_LANES:
+        return f"lanes that meet are {', '.join(map(str, _LANES))}, or a multiple of {FOLDING_LANES} in as many warps"
+    if schedule.is_persistent or schedule.copies_parameters:
+        return "rows side by side neither persist nor copy parameters, which warps do together"
     return ""
 
 
@@ -285,12 +308,16 @@ def usual_small_schedule(config: KernelConfig) -> RowSchedule | None:
     On an H200, with the schedule of few, queries and keys of 1024 x 3072 took 6.5 us, not 5.5, and rotated ones to FP8
     up to 8 % longer.
     """
+    few = _beside(config, "few", None) or small_row_schedule(config)
+    found = _beside(config, "usual", None) or _usual_of_lanes(config)
+    return None if found == few else found
+
+
+def _usual_of_lanes(config: KernelConfig) -> RowSchedule:
+    """The schedule of rows that do not lie side by side: that of many, without several chunks per lane, or of few."""
     usual = replace(config, many_rows=True)
     gains = _is_small_norm(config) or _hurries(usual) or (holds_halves(config) and config.quant is not None)
-    if not gains or chunks_of(config) == 1:
-        return None
-    schedule = small_row_schedule(usual)
-    return None if schedule == small_row_schedule(config) else schedule
+    return small_row_schedule(usual if gains and chunks_of(config) > 1 else config)
 
 
 def _rotated_heads_schedule(config: KernelConfig) -> RowSchedule:

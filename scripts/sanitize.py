@@ -84,6 +84,18 @@ OF_FORMS = (
         for each in ("128/f32", "tensor/f32")
     ),
 )
+# Warps have parts of rows, and the last block has fewer rows than room for them.
+SIDE_BY_SIDE = (
+    *(
+        (37, f"rmsnorm:hidden_size=640,{each}schedule=1x1wqp4n40")
+        for each in ("", "residual=true,", "quant=e4m3/row/f32,", "quant=e4m3/32/ue8m0/128x4,")
+    ),
+    (37, "rmsnorm:hidden_size=544,gate=norm,quant=e2m1/16/e4m3,schedule=1x2wqp8n20"),
+    (37, "rmsnorm:hidden_size=576,residual=true,sandwich=true,schedule=1x1qp8n36"),
+    (37, "layernorm:hidden_size=1152,weight=float32,keep_statistics=true,schedule=1x3qp4n24"),
+    (37, "layernorm:hidden_size=640,weight=float32,quant=e4m3/row/f32,schedule=1x1uqr2p4n40"),
+    (37, "quantize:hidden_size=320,quant=int8/row/f32,weight=none,schedule=1x1p8n20"),
+)
 # In the last block of the first rows, a warp is idle. The others have one to three exchanges.
 IN_CLUSTERS = (
     *((3, f"rmsnorm:hidden_size=15872,schedule={each}") for each in ("32x1wuqlb8", "16x2wqb4")),
@@ -246,7 +258,7 @@ def launch_gradients_of_many_rows() -> None:
 
 def launch_named() -> None:
     """Launch kernels that calls of few, small tensors do not get."""
-    for rows, text in (*OF_MANY_ROWS, *OF_FORMS):
+    for rows, text in (*OF_MANY_ROWS, *OF_FORMS, *SIDE_BY_SIDE):
         launch_kernel(text, rows)
     if jitnorm.Target.of_capability(*torch.cuda.get_device_capability()).has_clusters:
         for rows, text in IN_CLUSTERS:

@@ -4,6 +4,8 @@
 
 #include "../common/normalize.h"
 #include "exchange.cuh"
+#include "folds.cuh"
+#include "side_by_side.cuh"
 #include "source.cuh"
 
 template <typename Held>
@@ -32,55 +34,6 @@ JITNORM_INLINE float chunk_sum_of_squares(const HeldChunk& chunk, float mean, in
 }
 #endif
 
-// The butterfly over `kWidth` neighbouring lanes; each of them gets the sum.
-template <int kWidth>
-JITNORM_INLINE float butterfly_sum(float value) {
-  JITNORM_UNROLL
-  for (int mask = kWidth / 2; mask > 0; mask /= 2) value = add_rn(value, __shfl_xor_sync(kFullWarp, value, mask));
-  return value;
-}
-
-// The same for several values at once, with fewer exchanges: 6 for four values, not 20. After each of the first
-// exchanges, a lane continues with half of them. Lane l gets the sum of value l * kCount / kWidth.
-template <int kWidth, int kCount>
-JITNORM_INLINE float butterfly_sums(const float (&values)[kCount], int lane) {
-  if constexpr (kCount == 1) {
-    return butterfly_sum<kWidth>(values[0]);
-  } else {
-    const bool is_upper = lane & (kWidth / 2);
-    float half[kCount / 2];
-    JITNORM_UNROLL
-    for (int i = 0; i < kCount / 2; ++i) {
-      const float lower = values[i], upper = values[i + kCount / 2];
-      const float other = __shfl_xor_sync(kFullWarp, is_upper ? lower : upper, kWidth / 2);
-      half[i] = add_rn(is_upper ? upper : lower, other);
-    }
-    return butterfly_sums<kWidth / 2>(half, lane);
-  }
-}
-
-// The same among the values of a thread.
-template <int kCount>
-JITNORM_INLINE float fold_sum(const float (&values)[kCount]) {
-  if constexpr (kCount == 1) {
-    return values[0];
-  } else {
-    float half[kCount / 2];
-    JITNORM_UNROLL
-    for (int i = 0; i < kCount / 2; ++i) half[i] = add_rn(values[i], values[i + kCount / 2]);
-    return fold_sum(half);
-  }
-}
-
-template <int kWidth>
-JITNORM_INLINE float butterfly_max(float value) {
-  JITNORM_UNROLL
-  for (int mask = kWidth / 2; mask > 0; mask /= 2) {
-    value = max_magnitude(value, __shfl_xor_sync(kFullWarp, value, mask));
-  }
-  return value;
-}
-
 // Whether threads meet in shared memory over a row: for its statistic or its largest magnitudes.
 constexpr bool kMeetsOverRows = kNormalizes || kNeedsRowAmax || kEncoding == Encoding::kAmax;
 
@@ -97,7 +50,7 @@ constexpr int kGroupSlots = kLanesPerRow > 32    ? 1
                             : kGroups > 1        ? 32 / kLanesPerRow
                             : kChunksPerLane > 2 ? 4
                                                  : kChunksPerLane;
-static_assert(!kNormalizes || kWarpsPerRow > 1 || kChunksPerLane <= kPaddedGroups * kGroupSlots,
+static_assert(!kNormalizes || kWarpsPerRow > 1 || kLiesSideBySide || kChunksPerLane <= kPaddedGroups * kGroupSlots,
               "a slot for each chunk of a lane");
 
 // Several sums over a row or over a thread's rows, whose group sums arrive one after another: whole warps call add(),
@@ -114,6 +67,10 @@ struct Sums {
   UInt32 parity = 0;  // of the exchange, if sums repeat
 
   JITNORM_INLINE void add(int which, float chunk_sum, int slot, int warp, int lane) {
+    if constexpr (kLiesSideBySide) {
+      *left_sum<kSets * kCount>(of_set(which), lane + slot * kLanesPerRow) = chunk_sum;
+      return;
+    }
     if constexpr (kWarpsPerRow == 1) {
       of_warp[which][slot] = chunk_sum;
       return;
@@ -133,7 +90,12 @@ struct Sums {
   // Calls meanwhile() once all threads have met.
   template <typename Visit>
   JITNORM_INLINE void total(float (&totals)[kCount], int lane, Visit meanwhile) {
-    if constexpr (kWarpsPerRow == 1) {
+    if constexpr (kLiesSideBySide) {
+      __syncthreads();
+      meanwhile();
+      JITNORM_UNROLL
+      for (int i = 0; i < kCount; ++i) totals[i] = fold_left_sums<kSets * kCount>(of_set(i), lane);
+    } else if constexpr (kWarpsPerRow == 1) {
       meanwhile();
       JITNORM_UNROLL
       for (int i = 0; i < kCount; ++i) totals[i] = sum_of_slots(of_warp[i]);
@@ -154,6 +116,7 @@ struct Sums {
 
  private:
   JITNORM_INLINE Exchange exchange() const { return (Exchange)set; }
+  JITNORM_INLINE int of_set(int which) const { return kSets == 1 ? which : set * kCount + which; }
 
   // Stores the sum of a group, which several lanes know: one of them or, in a cluster, one for each block.
   JITNORM_INLINE void store(int which, int group, float sum, bool is_first, int block) {
@@ -190,7 +153,7 @@ struct Sums {
   JITNORM_INLINE float* group_sums(int which) const {
     constexpr int kSlots = kInClusters && kSentSums > kPaddedGroups ? kSentSums : kPaddedGroups;
     __shared__ alignas(16) float sums[kSharingRows][kSets * kCount][kSlots];
-    return sums[kSharingRows == 1 ? 0 : row_of_block()][kSets == 1 ? which : set * kCount + which];
+    return sums[kSharingRows == 1 ? 0 : row_of_block()][of_set(which)];
   }
 
   // Groups past the last one count as zero. Not with ?:, because NVRTC 13.0 turns it into branches and copies the
@@ -222,6 +185,10 @@ typedef Sums<kRowsAtOnce, kSumsTwice || kAlternatesSums ? 2 : 1> RowSums;
 
 // Reduces the largest magnitudes that each thread has seen to those of the rows.
 JITNORM_INLINE void row_max(float (&amax)[kRowsAtOnce], int warp, int lane) {
+  if constexpr (kLiesSideBySide) {
+    side_by_side_max(amax, lane);
+    return;
+  }
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) amax[r] = lanes_max(amax[r]);
   if constexpr (kWarpsPerRow > 1) {

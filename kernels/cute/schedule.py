@@ -16,7 +16,7 @@ from ..registers import groups_of, held_bytes, most_held_chunks, waits_for_row_a
 from ..row_parts import has_separate_parts
 from ..row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from ..schedule import CLUSTERS, MAX_WARPS, PREFERRED_WARPS, row_schedule
-from ..short_rows import SINGLE_WARP_GROUPS
+from ..short_rows import SINGLE_WARP_GROUPS, small_row_schedule
 from ..target import Target
 
 ENTRY = "jitnorm_kernel_0"  # the DSL numbers the kernels of a module
@@ -64,6 +64,8 @@ def cute_schedule(config: KernelConfig, target: Target) -> tuple[RowSchedule, Pi
     schedule = replace(row_schedule(replace(config, schedule=""), target), rows_at_once=1)
     if schedule.lanes_per_row < WARP_LANES and schedule.chunks_per_lane > 1:  # here, a lane of those has one chunk
         schedule = row_schedule(replace(config, schedule="", many_rows=False), target)
+    if WARP_LANES % schedule.lanes_per_row:  # no warp has parts of rows
+        schedule = small_row_schedule(replace(config, schedule="", many_rows=False))
     if schedule.blocks_per_row > 1 and has_separate_parts(config):  # its blocks are clusters
         chunks = ceil_div(groups_of(config), MAX_WARPS)
         schedule = _divide(config, 1) or RowSchedule(MAX_WARPS, chunks, prefetches_weight=True, holds_row=False)

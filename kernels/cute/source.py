@@ -52,6 +52,7 @@ SHARED_MODULES = (
     "rows_ahead.py",
     "schedule.py",
     "short_rows.py",
+    "side_by_side.py",
     "spelling.py",
     "skipped_chunks.py",
     "split_chunks.py",

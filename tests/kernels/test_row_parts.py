@@ -9,11 +9,9 @@ from jitnorm.kernels.launch_recipe import launch_recipe
 from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.row_parts import (
     MOST_BLOCKS,
-    MOST_SIDE_BY_SIDE,
     has_separate_parts,
     of_few_rows,
     of_long_row,
-    side_by_side,
 )
 from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.schedule import row_schedule, why_unfit
@@ -73,35 +71,3 @@ def test_only_blocks_that_meet_are_a_cluster() -> None:
         assert (recipe["cluster"], recipe["block"]) == (cluster, 128)
     with pytest.raises(ValueError, match="blocks that share a row's statistic are 2, 4, 8"):
         row_schedule(KernelConfig.parse("rmsnorm:hidden_size=4608,schedule=9x1b3"), hopper)
-
-
-@pytest.mark.parametrize("size", [640, 1152, 1408, 1536, 1664, 1920, 2816])
-@pytest.mark.parametrize(("text", "chunks"), [(SWIGLU, 1), (ALONE, 1), (ALONE, 2)])
-def test_rows_side_by_side_leave_no_lane_idle(text: str, size: int, chunks: int) -> None:
-    config = KernelConfig.parse(text.format(size))
-    schedule = side_by_side(config, chunks, 128)
-    assert schedule is not None
-    assert schedule.lanes_per_row * chunks * 16 == size
-    assert 128 <= schedule.threads <= MOST_SIDE_BY_SIDE
-    assert schedule.threads % 32 == 0
-    assert [why_unfit(config, target, schedule) for target in TARGETS] == [""] * len(TARGETS)
-
-
-@pytest.mark.parametrize("size", [1168, 16 * 73, 8192, 5760])
-def test_rows_that_fill_no_block_are_not_side_by_side(size: int) -> None:
-    assert side_by_side(KernelConfig("quantize", size, weight="none", gate_columns=size), 1, 128) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "schedule", "reason"),
-    [
-        ("rmsnorm:hidden_size=1152", "1x1p4n72", "lanes that find something of a row together"),
-        ("quantize:hidden_size=1152,weight=none,quant=e4m3/row/f32", "1x1p4n72", "lanes that find something"),
-        (SWIGLU.format(1152), "1x2p8n36", "36 lanes are not those of whole blocks of 128 elements"),
-        (SWIGLU.format(1152), "1x1p3n72", "whole warps"),
-    ],
-)
-def test_rows_that_exchange_something_or_split_a_block_are_not_side_by_side(
-    text: str, schedule: str, reason: str
-) -> None:
-    assert reason in why_unfit(KernelConfig.parse(text), TARGETS[1], RowSchedule.parse(schedule))

@@ -14,8 +14,10 @@ from jitnorm.kernels.config_rules import MAX_HIDDEN_SIZE
 from jitnorm.kernels.numerics import CHUNK_SIZE, GROUP_CHUNKS, round_up
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.registers import MAX_HELD_BYTES
+from jitnorm.kernels.row_schedule import WARP_LANES
 from jitnorm.kernels.schedule import CLUSTERS, MAX_WARPS, RowSchedule, for_many_rows, row_schedule
 from jitnorm.kernels.short_rows import SINGLE_WARP_GROUPS
+from jitnorm.kernels.side_by_side import FOLDING_LANES
 from jitnorm.kernels.target import Target
 
 from jitnorm.reference import CHUNK
@@ -97,9 +99,10 @@ def test_no_lane_is_idle_that_a_smaller_schedule_would_do_without() -> None:
             assert capacity - chunks < spare, chunks
 
 
-def test_lanes_of_a_row_are_a_power_of_two_within_a_warp() -> None:
+def test_lanes_of_a_row_are_a_power_of_two_within_a_warp_or_meet_in_a_block() -> None:
     for chunks, schedule in all_schedules():
-        assert schedule.lanes_per_row in (1, 2, 4, 8, 16, 32), chunks
+        is_in_block = schedule.lanes_per_row % FOLDING_LANES == schedule.threads % WARP_LANES == 0
+        assert schedule.lanes_per_row in (1, 2, 4, 8, 16, 32) or is_in_block, chunks
         assert schedule.warps_per_row == 1 or schedule.lanes_per_row == 32, chunks
 
 

@@ -67,6 +67,13 @@ def test_a_form_has_a_schedule_for_each_length(text: str, form: str, schedules: 
     assert [form_at(text, size, form) for size in (1536, 10240)] == schedules
 
 
+def test_rows_with_separate_parts_may_lie_side_by_side_only_where_others_would_be_idle() -> None:
+    found = {form: [form_at(TEXTS[3], size, form) for size in (544, 640, 896, 1152)] for form in ("1f128", "1i128")}
+    assert found["1f128"] == ["None", "1x1p4n40", "1x1p4n56", "1x1p4n72"]
+    assert found["1i128"] == ["1x1p4n40", "1x1p4n40", "None", "1x1p4n72"]
+    assert str(ScheduleForm.parse("2i128t1024")) == "2i128t1024"
+
+
 def test_blocks_that_load_rows_ahead_are_as_many_as_fit() -> None:
     assert [form_at(TEXTS[0], size, "2wa") for size in (4096, 16384)] == ["4x2wao8", "16x2wao2"]
     assert form_at(TEXTS[0], 32768, "4was") == "16x4waso2"

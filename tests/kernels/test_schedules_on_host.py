@@ -129,8 +129,26 @@ SCHEDULES = [
     "rmsnorm:hidden_size=768,weights=2,pdl=true,schedule=2x1w",
     "rmsnorm:hidden_size=384,pair=true,schedule=1x1p3",
 ]
+# Rows side by side, of which warps have parts.
+SIDE_BY_SIDE = [
+    "rmsnorm:hidden_size=640,quant=e2m1/16/e4m3/128x4/given,pdl=true,schedule=1x1wuqdp4n40",
+    "rmsnorm:hidden_size=1152,quant=e4m3/128/f32,schedule=1x3qp4n24",
+    "rmsnorm:hidden_size=544,residual=true,quant=e2m1/32/ue8m0/8x4,schedule=1x1wp8n36",
+    "rmsnorm:hidden_size=600,vector_bytes=8,schedule=1x2wuqr2p8n20",
+    "rmsnorm:hidden_size=640,quant=e4m3/row/f32,pdl=true,schedule=1x1wuqdp4n40",
+    "rmsnorm:hidden_size=1184,quant=e2m1/16/e4m3/linear/row,schedule=1x2r2p8n40",
+    "rmsnorm:hidden_size=640,activation=silu,activates_norm=true,schedule=1x1wuqp4n40",
+    "rmsnorm:hidden_size=640,gate=norm,quant=e2m1/16/e4m3,schedule=1x2wqp8n20",
+    "rmsnorm:hidden_size=576,residual=true,sandwich=true,schedule=1x1qp8n36",
+    "rmsnorm:hidden_size=1568,weights=2,pdl=true,schedule=1x2wp8n52",
+    "layernorm:hidden_size=640,weight=float32,quant=e4m3/32/ue8m0,schedule=1x1uqdr2p4n40",
+    "layernorm:hidden_size=1152,weight=float32,keep_statistics=true,schedule=1x3qp4n24",
+    "layernorm:hidden_size=320,weight=float32,quant=e4m3/row/f32,schedule=1x1wqp8n20",
+    "layernorm:hidden_size=640,weight=none,bias=false,modulated=true,schedule=1x1qp4n40",
+]
 # Rows of a block, not all of which a call has.
 ABSENT = [
+    "rmsnorm:hidden_size=640,quant=e4m3/row/f32,schedule=1x1wqp4n40",
     "layernorm:hidden_size=1024,weight=float32,quant=e4m3/tensor/f32,schedule=1x2ucp4",
     "rmsnorm:hidden_size=512,weight=float32,schedule=1x1cp2",
 ]
@@ -207,6 +225,12 @@ def test_the_bytes_are_the_cpu_s(text: str) -> None:
     assert_same(KernelConfig.parse(text), Target("sm_90a"), 5, "nan", is_cuda=True)
 
 
+@pytest.mark.parametrize("order", [partial(Drawn, 0), FirstAhead, Together])
+@pytest.mark.parametrize("text", SIDE_BY_SIDE)
+def test_rows_side_by_side_wait_for_the_warps_that_have_parts_of_them(text: str, order: NewOrder) -> None:
+    assert_same(KernelConfig.parse(text), Target("sm_90a"), 5, "random", order=order, is_cuda=True)
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("op", OPS)
 def test_a_drawn_schedule_gives_the_bytes_of_the_cpu(op: str, seed: int) -> None:
@@ -228,7 +252,7 @@ def test_threads_of_rows_that_a_call_does_not_have_read_nothing(text: str) -> No
     assert_same(KernelConfig.parse(text), Target("sm_90a"), 1, "random", is_cuda=True)
 
 
-@pytest.mark.parametrize("text", [text for text in SCHEDULES if re.search(r"schedule=\w*q", text)])
+@pytest.mark.parametrize("text", [text for text in SCHEDULES + SIDE_BY_SIDE if re.search(r"schedule=\w*q", text)])
 @pytest.mark.parametrize("kind", ["zeros", "tiny", "huge", "inf"])
 def test_statistics_outside_of_the_normal_range_are_exact_too(text: str, kind: str) -> None:
     """There is no fast path to their quotients and roots."""

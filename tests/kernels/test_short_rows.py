@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.few_rows import few_rows_schedule
-from jitnorm.kernels.numerics import CHUNK_SIZE
+from jitnorm.kernels.numerics import CHUNK_SIZE, next_power_of_two, round_up
 from jitnorm.kernels.row_schedule import WARP_LANES
 from jitnorm.kernels.schedule import row_schedule, why_unfit
 from jitnorm.kernels.short_rows import packed_schedule, packings
@@ -50,14 +50,13 @@ def schedule_of(text: str) -> str:
         ("rmsnorm:hidden_size=512,activation=silu,activates_norm=true", "1x2wp8n16"),
         ("rmsnorm:hidden_size=512,gate=norm,quant=e4m3/tensor/f32", "1x2wp8n16"),
         # Bound by memory: only if a quarter of the lanes would be idle, of more than 512 elements a third.
-        ("quantize:hidden_size=384,quant=e4m3/128/f32", "1x3p16n8"),
         ("quantize:hidden_size=512,quant=e4m3/128/f32", "1x1wp4"),
         ("quantize:hidden_size=768,quant=e4m3/tensor/f32", "1x2wp4"),
-        ("rmsnorm:hidden_size=384,gate=norm", "1x3p16n8"),
+        ("rmsnorm:hidden_size=768,gate=norm", "1x3p8n16"),
         ("quantize:hidden_size=384,quant=e2m1/16/e4m3/linear/none/up/true", "1x3p16n8"),
         ("quantize:hidden_size=672,quant=none,weight=none,gate_columns=672", "1x3p8n16"),
-        ("quantize:hidden_size=384,quant=none,weight=none,gate_columns=384", "1x1wp4"),
-        ("rmsnorm:hidden_size=384,residual=true,quant=e2m1/16/e4m3", "1x1wp4"),
+        ("quantize:hidden_size=448,quant=none,weight=none,gate_columns=448", "1x1wp4"),
+        ("rmsnorm:hidden_size=448,residual=true,quant=e2m1/16/e4m3", "1x1wp4"),
         # Parameters of layer normalization in shared memory.
         ("layernorm:hidden_size=384,weight=float32,quant=e4m3/row/f32", "1x3qp16n8"),
         ("layernorm:hidden_size=384,weight=bfloat16,quant=e4m3/tensor/f32", "1x1uap24o1"),
@@ -105,8 +104,8 @@ def test_packing_leaves_no_more_lanes_idle_than_a_chunk_per_lane(chunks: int) ->
     packed = packed_schedule(config)
     if packed is not None:
         assert not why_unfit(config, HOPPER, packed)
-        whole = row_schedule(replace(config, many_rows=False), HOPPER)
-        assert packed.lanes_per_row * packed.chunks_per_lane <= whole.threads_per_row * whole.chunks_per_lane
+        whole = min(next_power_of_two(chunks), round_up(chunks, WARP_LANES))
+        assert packed.lanes_per_row * packed.chunks_per_lane <= whole
         assert packed.threads % WARP_LANES == 0
     for each in packings(config):
         assert (each.chunks_per_lane - 1) * each.lanes_per_row < chunks <= each.chunks_per_lane * each.lanes_per_row
@@ -129,22 +128,22 @@ def test_parameters_stay_in_registers_where_nvfp4_is_bound_by_instructions() -> 
 
 def test_fewer_rows_do_not_share_warps_so() -> None:
     assert packed_schedule(replace(NVFP4, many_rows=False)) is None
-    assert schedule_of("rmsnorm:hidden_size=384,quant=e2m1/16/e4m3") == "1x1wqp2"
+    assert schedule_of("rmsnorm:hidden_size=448,quant=e2m1/16/e4m3") == "1x1wqp2"
 
 
 @pytest.mark.parametrize(
     ("text", "few", "usual"),
     [
-        ("layernorm:hidden_size=384,weight=float32", "1x1wqp2", "1x1wqr2p4"),
+        ("layernorm:hidden_size=448,weight=float32", "1x1wqp2", "1x1wqr2p4"),
         ("layernorm:hidden_size=128,weight=float32,quant=e4m3/32/ue8m0", "1x1wqp8n8", "1x1wqr2p16n8"),
         ("rmsnorm:hidden_size=512,quant=e4m3/row/f32", "1x1wqp2", "1x1wqp4"),
         # A given scale, in blocks of as many threads; none but for many rows if the scale of a row is divided by.
         ("rmsnorm:hidden_size=256,quant=e4m3/tensor/f32", "1x1wqp8n16", ""),
-        ("rmsnorm:hidden_size=384,quant=e2m1/16/e4m3/linear/row", "1x1wp4", "1x1wqp4"),
+        ("rmsnorm:hidden_size=448,quant=e2m1/16/e4m3/linear/row", "1x1wp4", "1x1wqp4"),
         # The fast path gains nothing.
         ("layernorm:hidden_size=384,weight=none,modulated=true", "1x1wp4", ""),
-        ("rmsnorm:hidden_size=384,activation=silu,activates_norm=true", "1x1wp4", ""),
-        ("rmsnorm:hidden_size=384,residual=true,quant=e2m1/16/e4m3", "1x1wp4", ""),
+        ("rmsnorm:hidden_size=448,activation=silu,activates_norm=true", "1x1wp4", ""),
+        ("rmsnorm:hidden_size=448,residual=true,quant=e2m1/16/e4m3", "1x1wp4", ""),
     ],
 )
 def test_short_rows_take_the_fast_path_few_of_them_in_small_blocks(text: str, few: str, usual: str) -> None:
@@ -152,14 +151,17 @@ def test_short_rows_take_the_fast_path_few_of_them_in_small_blocks(text: str, fe
     assert few_rows_schedule(KernelConfig.parse(text), HOPPER, "usual") == usual
 
 
-def test_rows_that_share_warps_come_before_forms() -> None:
-    forms = {(str(form_key(tuning_key(NVFP4))), each): "2:1w" for each in ("usual", "many")}
+@pytest.mark.parametrize(
+    ("form", "found"), [("1w", ["", "2x1w", "2x1w"]), ("1f64w|1w", ["1x1wp2n48", "2x1w", "1x1wp2n48"])]
+)
+def test_rows_that_share_warps_come_before_forms_unless_these_meet_side_by_side(form: str, found: list[str]) -> None:
+    forms = {(str(form_key(tuning_key(NVFP4))), each): f"2:{form}" for each in ("usual", "many")}
 
     def schedule_at(size: int, row_class: str) -> str:
         config = replace(NVFP4, hidden_size=size, many_rows=row_class == "many")
         return schedule_for(config, HOPPER, row_class, {}, forms)
 
-    assert [schedule_at(768, "many"), schedule_at(1024, "many"), schedule_at(768, "usual")] == ["", "2x1w", "2x1w"]
+    assert [schedule_at(768, "many"), schedule_at(1024, "many"), schedule_at(768, "usual")] == found
 
 
 def test_threads_find_the_reciprocals_of_columns_for_several_rows() -> None:
