@@ -50,8 +50,8 @@ def side_by_side(
         >>> swiglu = [KernelConfig("quantize", size, gate_columns=size) for size in (1152, 1168, 5760)]
         >>> [str(side_by_side(each, 1, 128)) for each in swiglu]
         ['1x1p4n72', 'None', 'None']
-        >>> [str(side_by_side(KernelConfig("rmsnorm", size), 1, 64)) for size in (320, 640, 720, 896)]
-        ['1x1p8n20', '1x1p4n40', '1x1p2n48', 'None']
+        >>> [str(side_by_side(KernelConfig("rmsnorm", size), 1, 64)) for size in (80, 320, 640, 720, 896)]
+        ['None', '1x1p8n20', '1x1p4n40', '1x1p2n48', 'None']
     """
     count = ceil_div(config.encoded_size, CHUNK_SIZE)
     lanes, meets = ceil_div(count, chunks), meets_side_by_side(config)
@@ -61,6 +61,8 @@ def side_by_side(
             return None
         if meets or count <= GROUP_CHUNKS or lanes * _rows_that_fill(lanes) > MOST_SIDE_BY_SIDE:
             lanes = _in_few_rows(config, lanes)
+        if lanes * chunks >= others:
+            return None
     rows = _rows_that_fill(lanes) * ceil_div(threads, lanes * _rows_that_fill(lanes))
     if rows == 1 or lanes * rows > MOST_SIDE_BY_SIDE:
         return None
