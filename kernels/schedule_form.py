@@ -159,6 +159,6 @@ class ScheduleForm:
 def _is_filled(config: KernelConfig, schedule: RowSchedule, threads: int) -> bool:
     """Whether rows lie side by side in the blocks that have so many threads at least."""
     found = side_by_side(config, schedule.chunks_per_lane, threads)
-    return found is not None and (found.lanes_per_row, found.rows_per_block) == (
-        schedule.lanes_per_row, schedule.rows_per_block,
-    )  # fmt: skip
+    if found is None or found.lanes_per_row != schedule.lanes_per_row:
+        return False
+    return found.rows_per_block == schedule.rows_per_block

@@ -53,15 +53,16 @@ def short_row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     packed = packed_schedule(config)
     if groups_of(config) > 1:
         return packed or _of_warps(config)
-    return _beside(config, "many" if config.many_rows else "few", packed) or packed or small_row_schedule(config)
+    row_class = "many" if config.many_rows else "few"
+    return _beside(config, row_class, shares_warps=packed is not None) or packed or small_row_schedule(config)
 
 
-def _beside(config: KernelConfig, row_class: str, packed: RowSchedule | None) -> RowSchedule | None:
+def _beside(config: KernelConfig, row_class: str, *, shares_warps: bool = False) -> RowSchedule | None:
     """Rows of up to a group side by side, which may share warps otherwise; None if they gain nothing by it."""
     beside = of_small_rows(config)
     if beside is None or why_not_packed(config, beside):
         return None
-    return beside if gains_side_by_side(config, row_class, shares_warps=packed is not None) else None
+    return beside if gains_side_by_side(config, row_class, shares_warps=shares_warps) else None
 
 
 def chunks_of(config: KernelConfig) -> int:
@@ -199,14 +200,14 @@ def why_not_packed(config: KernelConfig, schedule: RowSchedule) -> str:
 
 
 def _why_not_side_by_side(config: KernelConfig, schedule: RowSchedule) -> str:
-    """Why rows of a norm cannot lie side by side as in a schedule, as the end of a sentence; empty if they can."""
-    lanes = schedule.lanes_per_row
+    """Why rows of which something is found cannot lie side by side so, as the end of a sentence; empty if they can."""
+    lanes, allowed = schedule.lanes_per_row, ", ".join(map(str, _LANES))
     if not meets_side_by_side(config):
-        return f"lanes that find something of a row together are {', '.join(map(str, _LANES))}"
+        return f"lanes that find something of a row together are {allowed}"
     if lanes % FOLDING_LANES or lanes * schedule.chunks_per_lane > groups_of(config) * WARP_LANES:
-        return f"lanes that meet are {', '.join(map(str, _LANES))}, or a multiple of {FOLDING_LANES} in as many warps"
+        return f"lanes that meet are {allowed}, or a multiple of {FOLDING_LANES} with room for no more than whole warps"
     if schedule.is_persistent or schedule.copies_parameters:
-        return "rows side by side neither persist nor copy parameters, which warps do together"
+        return "blocks whose rows meet side by side do not stay, and copy no parameters, which takes whole warps"
     return ""
 
 
@@ -308,8 +309,8 @@ def usual_small_schedule(config: KernelConfig) -> RowSchedule | None:
     On an H200, with the schedule of few, queries and keys of 1024 x 3072 took 6.5 us, not 5.5, and rotated ones to FP8
     up to 8 % longer.
     """
-    few = _beside(config, "few", None) or small_row_schedule(config)
-    found = _beside(config, "usual", None) or _usual_of_lanes(config)
+    few = _beside(config, "few") or small_row_schedule(config)
+    found = _beside(config, "usual") or _usual_of_lanes(config)
     return None if found == few else found
 
 
