@@ -24,6 +24,7 @@ from jitnorm.kernels.row_schedule import WARP_LANES, RowSchedule
 from jitnorm.kernels.schedule import why_unfit
 from jitnorm.kernels.short_rows import packed_schedule
 from jitnorm.kernels.side_by_side import meets_side_by_side
+from jitnorm.kernels.tabulated_rows import tabulated_schedule
 from jitnorm.kernels.target import Target
 from jitnorm.sealed import read_sealed
 from jitnorm.store import user_store
@@ -131,6 +132,8 @@ def schedule_for(
     """
     key = tuning_key(config) if found or forms else config
     schedule = found.get((str(key), row_class))
+    if schedule is None:
+        schedule = tabulated_schedule(config, target, row_class) or None
     if schedule is None:
         schedule = fitted_schedule(key, config, target, row_class, forms)
         if packed_schedule(config) and not (schedule and _lies_side_by_side(config, schedule)):

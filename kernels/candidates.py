@@ -28,6 +28,7 @@ from .schedule_form import ScheduleForm
 from .short_rows import packings, small_row_schedule
 from .side_by_side import meets_side_by_side, side_by_side
 from .split_chunks import may_split
+from .tabulated_rows import tabulated
 from .target import Target
 
 MOST_CANDIDATES = 96
@@ -79,6 +80,7 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
 def _proposed(config: KernelConfig, target: Target, row_class: str) -> Iterator[RowSchedule]:
     """Schedules, some of which may not fit; those that gain most first."""
     yield from _meeting(config, target, row_class)
+    yield from (tabulated(config, chunks) for chunks in (1, 2))
     if groups_of(config) == 1:
         yield from _sharing_warps(config)
         yield from sharing_parameters(config, target, RowSchedule(1, 1))

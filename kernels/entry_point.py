@@ -75,7 +75,7 @@ def _schedule(config: KernelConfig, target: Target) -> str:
     if config.sinkhorn:
         return "process_mapped_rows"
     schedule = row_schedule(config, target)
-    if schedule.stays_resident:
+    if schedule.stays_resident or schedule.tabulates:
         return "process_resident_rows"
     return "process_rows_ahead" if schedule.loads_ahead else "process_row_sets"
 

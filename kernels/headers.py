@@ -36,6 +36,7 @@ CONDITIONS = {
     "JITNORM_TENSOR_AMAX": "kAmaxParts",  # of the tensor, which is found in parts
     "JITNORM_ROTATES": "Rotation kRotation",
     "JITNORM_FREQUENCIES": "kHasFrequencies",  # cosines and sines are computed from frequencies
+    "JITNORM_TABULATES": "kLeastTabulated",  # activations are looked up in shared memory
     "JITNORM_SPLITS_CHUNKS": "kSplitsChunks = true",  # a lane has halves of two chunks
     "JITNORM_HOLDS_HALVES": "kHoldsHalves = true",  # a lane has a chunk of each half of a head
     "JITNORM_PAGES": "Encoding::kPages",  # keys and values are inserted into pages of caches

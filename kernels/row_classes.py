@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import isqrt
+
+from .numerics import ceil_div
 
 # Up to about as many rows as a large GPU has multiprocessors, a call takes as long as a single row.
 FEW_ROWS = 128
@@ -52,12 +55,44 @@ def class_of(rows: int, hidden_size: int) -> str:
     elements = rows * hidden_size
     if hidden_size <= SMALL_ROW:
         return "few" if elements <= FEW_SMALL_ELEMENTS else "usual" if elements < MANY_SMALL_ELEMENTS else "many"
-    many_rows = MANY_SHORTER_ROWS if hidden_size <= SHORTER_ROW else MANY_ROWS
-    if elements >= MANY_ELEMENTS or (hidden_size <= SHORT_ROW and rows >= many_rows):
+    if elements >= MANY_ELEMENTS or rows >= _many_rows(hidden_size):
         return "many"
     if rows <= FEW_ROWS:
         return "fewest" if rows <= FEWEST_ROWS and hidden_size > LONG_ROW else "few"
     return "some" if rows <= SOME_ROWS else "several" if rows <= SEVERAL_ROWS else "usual"
+
+
+def fewest_elements(row_class: str, hidden_size: int) -> int:
+    """The fewest elements that calls of a class have.
+
+    Example:
+        >>> fewest_elements("several", 1000), fewest_elements("many", 1000) == 8192 * 1000
+        (385000, True)
+    """
+    if hidden_size <= SMALL_ROW:
+        return {"usual": FEW_SMALL_ELEMENTS + 1, "many": MANY_SMALL_ELEMENTS}.get(row_class, hidden_size)
+    if row_class == "many":
+        return min(MANY_ELEMENTS, _many_rows(hidden_size) * hidden_size)
+    return {"some": FEW_ROWS + 1, "several": SOME_ROWS + 1, "usual": SEVERAL_ROWS + 1}.get(row_class, 1) * hidden_size
+
+
+def typical_elements(row_class: str, hidden_size: int) -> int:
+    """The geometric mean of the fewest elements of a class's calls and those of the next; of many, twice the fewest.
+
+    Example:
+        >>> typical_elements("several", 4096) // 4096
+        702
+    """
+    least = fewest_elements(row_class, hidden_size)
+    others = (fewest_elements(each, hidden_size) for each in classes_of(hidden_size))
+    return isqrt(least * min((each for each in others if each > least), default=4 * least))
+
+
+def _many_rows(hidden_size: int) -> int:
+    """The fewest rows that are many, whatever their elements."""
+    if hidden_size > SHORT_ROW:
+        return ceil_div(MANY_ELEMENTS, hidden_size)
+    return MANY_SHORTER_ROWS if hidden_size <= SHORTER_ROW else MANY_ROWS
 
 
 def classes_of(hidden_size: int, named: Collection[str] = ROW_CLASSES) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ class RowSchedule:
 
     Its text form is warps x chunks per lane, followed by a letter for each option: ``4x2``, ``8x1w``, ``14x1we``,
     ``4x4r2``, ``8x1wu``, ``8x1wql``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``16x4waso2``, ``4x2uap6o1``,
-    ``8x1wko3``, ``1x3wp16n8``.
+    ``8x1wko3``, ``4x2mp6o1``, ``1x3wp16n8``.
 
     Args:
         warps_per_row: warps that share a row.
@@ -58,6 +58,9 @@ class RowSchedule:
             kernels/resident_rows.py.
         skips_chunks: (g) whether warps that have one chunk per lane less than others skip it, rather than compute
             zeros.
+        tabulates: (m) whether blocks are persistent, `resident_blocks` of them, look activations up in a table in their
+            shared memory, and request their next rows into registers while they work on others; see
+            kernels/tabulated_rows.py.
         rows_at_once: (r) rows that threads process together, loading the weight once for all of them.
         rows_per_block: (p) rows that share a block, each with its own threads.
         blocks_per_row: (b) blocks among which the warps of a row are divided: a cluster, unless they have nothing to
@@ -88,6 +91,7 @@ class RowSchedule:
     copies_parameters: bool = _flag("c", "c to copy the parameters of a norm to shared memory")
     stays_resident: bool = _flag("k", "k to keep the parameters in persistent blocks")
     skips_chunks: bool = _flag("g", "g to skip groups past a row")
+    tabulates: bool = _flag("m", "m to look activations up in a table")
     rows_at_once: int = _count("r", "[2-4]", 1, "r2 for two rows at once")
     rows_per_block: int = _count("p", r"[2-9]|[1-9]\d", 1, "p2 for two rows a block")
     blocks_per_row: int = _count("b", r"[2-9]|[1-9]\d", 1, "b2 for two blocks a row")
@@ -98,7 +102,7 @@ class RowSchedule:
     @property
     def is_persistent(self) -> bool:
         """Whether blocks go from row to row, as many of them as run at once."""
-        return self.loads_ahead or self.stays_resident
+        return self.loads_ahead or self.stays_resident or self.tabulates
 
     @property
     def threads_per_row(self) -> int:

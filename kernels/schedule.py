@@ -31,6 +31,7 @@ from .rows_ahead import MOST_SHARING_ROWS, sharing_rows, why_not_ahead
 from .short_rows import SINGLE_WARP_GROUPS, short_row_schedule, why_not_packed
 from .skipped_chunks import why_not_skipped
 from .split_chunks import why_not_split
+from .tabulated_rows import why_not_tabulated
 from .target import Target
 
 # Measured on an H200, see docs/choices.md: rows that are not short are fastest with two chunks per lane, whose weight
@@ -148,7 +149,7 @@ def _why_not_divided(config: KernelConfig, schedule: RowSchedule) -> str:
         return f"a lane holds {most_chunks} chunks"
     if warps % schedule.blocks_per_row or schedule.threads > MOST_WARPS * WARP_LANES:
         return f"a block has up to {MOST_WARPS} warps, as many as the others of its cluster"
-    if schedule.rows_per_block > 1 and warps > 1 and not schedule.loads_ahead:
+    if schedule.rows_per_block > 1 and warps > 1 and not (schedule.loads_ahead or schedule.tabulates):
         return "only rows of one warp share a block"
     return ""
 
@@ -184,6 +185,8 @@ def _why_no_memory(config: KernelConfig, target: Target, schedule: RowSchedule) 
     """Why blocks do not use shared memory as a schedule says, as the end of a sentence; empty if they do."""
     if schedule.copies_parameters and (reason := why_not_copied(config, target, schedule)):
         return reason
+    if schedule.tabulates:
+        return why_not_tabulated(config, target, schedule)
     if schedule.stays_resident:
         return why_not_resident(config, schedule)
     if schedule.loads_ahead:

@@ -13,6 +13,7 @@ from .row_schedule import CHUNKS_AT_ONCE
 from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes
 from .schedule import row_schedule, stores_in_pairs, stores_sum_early
 from .signals import awaits_stores, awaits_values, late_blocks
+from .tabulated_rows import tabulated_bits
 from .target import Target
 
 
@@ -46,6 +47,10 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
         yield integer("kSharedChunks", shared_chunks(schedule))
     if schedule.copies_parameters:
         yield boolean("kCopiesParameters", True)
+    if schedule.tabulates:
+        least, end = tabulated_bits()
+        yield integer("kLeastTabulated", least)
+        yield integer("kEndTabulated", end)
     if reorders_values(config, schedule):
         yield boolean("kReordersValues", True)
     if schedule.splits_chunks:

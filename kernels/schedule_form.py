@@ -17,6 +17,7 @@ from .schedule import MAX_WARPS, MOST_WARPS, PREFERRED_WARPS, why_unfit
 from .side_by_side import side_by_side
 from .skipped_chunks import why_not_skipped
 from .split_chunks import why_not_split
+from .tabulated_rows import tabulated
 from .target import Target
 
 # About how many threads a multiprocessor should have room for, where schedules do not leave that to the compiler.
@@ -34,7 +35,7 @@ class ScheduleForm:
 
     Its text is that of a RowSchedule without the warps of a row, with those of a block if that has so many at any
     length, and with threads instead of resident blocks: ``2``, ``1wu``, ``1/4``, ``1/8b2``, ``1f128``, ``1i128``,
-    ``2wt1024``.
+    ``2wt1024``. Blocks with a table of activations (``1m``) have as many rows as kernels/tabulated_rows.py says.
 
     Args:
         options: the chunks per lane, which are more only for rows that are too long, and everything else that does not
@@ -89,6 +90,8 @@ class ScheduleForm:
         options = replace(schedule, warps_per_row=1, resident_blocks=0)
         if schedule.loads_ahead:
             return cls(replace(options, rows_per_block=1))
+        if schedule.tabulates:
+            return cls(RowSchedule(1, schedule.chunks_per_lane, tabulates=True))
         warps = schedule.warps_per_row // blocks
         if has_separate_parts(config) and blocks > 1:
             options = replace(options, blocks_per_row=1)
@@ -108,6 +111,9 @@ class ScheduleForm:
 
     def schedule(self, config: KernelConfig, target: Target) -> RowSchedule | None:
         """The schedule for a configuration; None if no such one fits it and the target."""
+        if self.options.tabulates:
+            found = tabulated(config, self.options.chunks_per_lane)
+            return None if why_unfit(config, target, found) else found
         divided = self._side_by_side(config) if self.filled_threads else self._divided(config)
         if divided is None:
             return None

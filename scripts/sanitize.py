@@ -96,6 +96,13 @@ SIDE_BY_SIDE = (
     (37, "layernorm:hidden_size=640,weight=float32,quant=e4m3/row/f32,schedule=1x1uqr2p4n40"),
     (37, "quantize:hidden_size=320,quant=int8/row/f32,weight=none,schedule=1x1p8n20"),
 )
+# Tables of activations, for values in and outside of them, in blocks of several rows or parts of one.
+TABULATED = (
+    (37, "quantize:hidden_size=640,weight=none,quant=e4m3/32/ue8m0/128x4,activation=silu,schedule=1x1mp20o1n40"),
+    (300, "quantize:hidden_size=4096,weight=none,quant=e2m1/16/e4m3,activation=gelu,schedule=4x2mp6o1"),
+    (300, "quantize:hidden_size=1552,weight=none,quant=e4m3/tensor/f32,gate_columns=1552,schedule=4x1mb2o2"),
+    (37, "quantize:hidden_size=1024,weight=none,gate_columns=16,activation=swigluoai,schedule=2x1mp12o1"),
+)
 # In the last block of the first rows, a warp is idle. The others have one to three exchanges.
 IN_CLUSTERS = (
     *((3, f"rmsnorm:hidden_size=15872,schedule={each}") for each in ("32x1wuqlb8", "16x2wqb4")),
@@ -258,7 +265,7 @@ def launch_gradients_of_many_rows() -> None:
 
 def launch_named() -> None:
     """Launch kernels that calls of few, small tensors do not get."""
-    for rows, text in (*OF_MANY_ROWS, *OF_FORMS, *SIDE_BY_SIDE):
+    for rows, text in (*OF_MANY_ROWS, *OF_FORMS, *SIDE_BY_SIDE, *TABULATED):
         launch_kernel(text, rows)
     if jitnorm.Target.of_capability(*torch.cuda.get_device_capability()).has_clusters:
         for rows, text in IN_CLUSTERS:

@@ -162,6 +162,7 @@ def _features(config: KernelConfig, schedule: RowSchedule) -> tuple[float, ...]:
         schedule.splits_chunks,
         schedule.copies_parameters,
         schedule.stays_resident,
+        schedule.tabulates,
         schedule.skips_chunks,
         schedule.holds_row,
     )

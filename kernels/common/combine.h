@@ -35,10 +35,10 @@ JITNORM_INLINE Floats gated_by(Floats activation, Floats value) {
   return kEncoding == Encoding::kValues ? product : rounded(product);  // values are rounded when they are stored
 }
 
-// The activation of a value.
+// An activation as `quantize` encodes it.
 template <typename Floats>
-JITNORM_INLINE Floats activated_value(Floats x) {
-  return kOp == Op::kQuantize ? rounded(activated<kActivation>(x)) : activated<kActivation>(x);
+JITNORM_INLINE Floats rounded_activation(Floats activation) {
+  return kOp == Op::kQuantize ? rounded(activation) : activation;
 }
 #else
 // The activation of a gate, times the value.
@@ -47,12 +47,17 @@ JITNORM_INLINE Floats gated_by(Floats activation, Floats value) {
   return mul_rn(activation, factor_of_gate(value));
 }
 
+template <typename Floats>
+JITNORM_INLINE Floats rounded_activation(Floats activation) {
+  return activation;
+}
+#endif
+
 // The activation of a value.
 template <typename Floats>
 JITNORM_INLINE Floats activated_value(Floats x) {
-  return activated<kActivation>(x);
+  return rounded_activation(activated<kActivation>(x));
 }
-#endif
 
 template <typename Floats>
 JITNORM_INLINE Floats gated(Floats gate, Floats value) {

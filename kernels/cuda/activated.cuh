@@ -211,12 +211,20 @@ JITNORM_INLINE Floats activation_of(Floats x) {
 
 JITNORM_INLINE float value_of(const ActivatedChunk& h, int i) { return activation_of(value_of(h.input, i)); }
 
+#ifdef JITNORM_TABULATES
+JITNORM_INLINE void values_of(const ActivatedChunk& h, float (&values)[kChunkSize]) {
+  activate(h.input, values);
+  JITNORM_UNROLL
+  for (float& value : values) value = rounded_activation(value);
+}
+#else
 JITNORM_INLINE void values_of(const ActivatedChunk& h, float (&values)[kChunkSize]) {
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; i += kPacked) {
     unpack(activation_of(packed_from([&](int k) { return value_of(h.input, k); }, i)), values + i);
   }
 }
+#endif
 
 JITNORM_INLINE void forget_unpacked(ActivatedChunk&) {}
 

@@ -1,11 +1,15 @@
-// The schedule of persistent blocks that keep the parameters of a norm in registers. While threads work on rows, their
-// next ones are on the way to registers, too: each thread loads what it will use itself, so no thread waits for
-// another's.
+// The schedule of persistent blocks that keep the parameters of a norm in registers, or a table of activations in
+// shared memory. While threads work on rows, their next ones are on the way to registers, too: each thread loads what
+// it will use itself, so no thread waits for another's.
 #pragma once
 
 #include "rows.cuh"
 
+#ifdef JITNORM_TABULATES
+static_assert(kHoldsRow && !kNormalizes && !kNeedsRowAmax);
+#else
 static_assert(kHoldsRow && kBlocksPerRow == 1 && kNormalizes && kPrefetchesWeight);
+#endif
 
 // Rows that a thread requests while it works on others.
 struct RequestedRows {
@@ -37,8 +41,12 @@ JITNORM_INLINE void process_resident_rows(ArgumentsOf arguments_of) {
   RequestedRows next;
   next.request(a, first_of_block + own, thread);
   Rows of;
+#ifdef JITNORM_TABULATES
+  fill_table();
+#else
   next.take(of);  // parameters are loaded at the places of its chunks
   load_weights(a, of);
+#endif
   const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
   int set = 0;
   for (; first_of_block < a.rows; first_of_block += stride) {

@@ -45,6 +45,7 @@ SHARED_MODULES = (
     "registers.py",
     "resident_rows.py",
     "rope_rules.py",
+    "row_classes.py",
     "row_counts.py",
     "row_ops.py",
     "row_parts.py",
@@ -56,6 +57,7 @@ SHARED_MODULES = (
     "spelling.py",
     "skipped_chunks.py",
     "split_chunks.py",
+    "tabulated_rows.py",
     "target.py",
 )
 _CONFIG, _TARGET = "# config: ", "# target: "

@@ -223,14 +223,17 @@ class Numbers(Registers):
         read, bits = self._signed if kind[0] == "s" else self.read, BITS[kind]
         self.write(operands[0], choose(read(operands[1], bits), read(operands[2], bits)), bits)
 
+    def _extremes_of_halves(self, operands: tuple[str, ...], choose: Any) -> None:
+        halves = choose(*(_halves(self.read(operand, 32)) for operand in operands[1:]))
+        pairs = np.where(np.isnan(halves), np.uint16(0x7FFF), halves.view(np.uint16)).view(np.uint32)
+        self.write(operands[0], pairs[:, 0].astype(np.uint64), 32)
+
     def _do_max(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if modifiers[0] in _INTEGERS:
             self._extremes(modifiers[0], operands, np.maximum)
             return
         if modifiers == ["NaN", "f16x2"]:
-            halves = np.maximum(*(_halves(self.read(operand, 32)) for operand in operands[1:]))
-            pairs = np.where(np.isnan(halves), np.uint16(0x7FFF), halves.view(np.uint16)).view(np.uint32)
-            self.write(operands[0], pairs[:, 0].astype(np.uint64), 32)
+            self._extremes_of_halves(operands, np.maximum)
             return
         if modifiers == ["xorsign", "abs", "f32"]:
             a, b = (self.float(operand) for operand in operands[1:])
@@ -245,6 +248,9 @@ class Numbers(Registers):
     def _do_min(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if modifiers[0] in _INTEGERS:
             self._extremes(modifiers[0], operands, np.minimum)
+            return
+        if modifiers == ["f16x2"]:
+            self._extremes_of_halves(operands, np.fmin)
             return
         choose = {"f32": np.fmin, "NaN.f32": np.minimum}[".".join(modifiers)]
         a, b = (self.float(operand) for operand in operands[1:])

@@ -1,6 +1,6 @@
 """Activations on GPUs give the bytes of the CPU target.
 
-SiLU's fast path does so where one argument of a chunk is at a bound, or past it; GELU for every bfloat16.
+SiLU's fast path does so where one argument of a chunk is at a bound, or past it; GELU and tables for every bfloat16.
 """
 
 from __future__ import annotations
@@ -62,6 +62,21 @@ def test_gelu_of_every_bfloat16_is_rounded_to_the_same(name: str) -> None:
         arrays["input"].view(np.uint16).reshape(-1)[: 1 << 16] = np.arange(1 << 16)
     run_on_cpu(config, expected, 1e-5)
     run_on_host(config, Target("sm_90a"), actual, rows, 1e-5, is_cuda=True)
+    assert (actual["out"].view(np.uint16) == expected["out"].view(np.uint16)).all()
+
+
+@pytest.mark.parametrize("activation", ["gelu", "swish:1.702"])
+def test_every_bfloat16_has_the_same_activation_in_a_table(activation: str) -> None:
+    """In order, so that chunks are looked up or computed as a whole, and with one value of each chunk elsewhere."""
+    text = f"quantize:hidden_size=8192,weight=none,quant=none,gate_columns=8192,activation={activation}"
+    config, rows = KernelConfig.parse(f"{text},schedule=16x1mo1"), 16
+    expected, actual = (make_arrays(config, rows, "random") for _ in range(2))
+    for arrays in (expected, actual):
+        gates = arrays["input"].view(np.uint16).reshape(rows, 2, 8192)[:, 0]
+        gates.reshape(2, -1)[:] = np.arange(1 << 16)
+        gates[rows // 2 :, ::16] = np.arange(0, 1 << 16, 16).reshape(rows // 2, -1)[:, ::-1]
+    run_on_cpu(config, expected, 1e-5)
+    run_on_host(config, Target("sm_90a"), actual, rows, 1e-5, most_blocks=3, is_cuda=True)
     assert (actual["out"].view(np.uint16) == expected["out"].view(np.uint16)).all()
 
 

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from forgetful import forget_dispatchers
+from hypothesis import given
+from hypothesis import strategies as st
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.row_classes import class_of, classes_of
+from jitnorm.kernels.row_classes import class_of, classes_of, fewest_elements, typical_elements
 
 import jitnorm
 from jitnorm.call_config import config_of_call
@@ -79,6 +81,17 @@ def test_the_class_counts_the_elements_of_a_row_not_the_columns_of_a_tensor(
     jitnorm.silu_and_mul(gates_and_values, out=np.zeros(shape, np.float16))
     forget_dispatchers()
     assert found == [class_of(*shape)]
+
+
+@given(st.integers(1, 1 << 17))
+def test_no_call_of_a_class_has_fewer_elements_than_the_fewest(hidden_size: int) -> None:
+    for row_class in classes_of(hidden_size):
+        rows = -(-fewest_elements(row_class, hidden_size) // hidden_size)
+        assert rows == 1 or class_of(rows - 1, hidden_size) != row_class
+        assert class_of(rows, hidden_size) == row_class or row_class == "few"  # few rows may be the fewest
+        typical = typical_elements(row_class, hidden_size)
+        assert fewest_elements(row_class, hidden_size) < typical
+        assert row_class == "few" or class_of(-(-typical // hidden_size), hidden_size) == row_class
 
 
 def classes_of_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:

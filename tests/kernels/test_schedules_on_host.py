@@ -204,12 +204,34 @@ RESIDENT = [
     "rmsnorm:hidden_size=1536,gate=norm,quant=e4m3/tensor/f32,schedule=3x1wko4",
 ]
 
+# Resident blocks with a table of an activation, for rows of a warp or several, in one block or two.
+TABULATED = [
+    "quantize:hidden_size=1536,quant=e2m1/16/e4m3/128x4,activation=gelu,pdl=true,schedule=3x1mp2o1",
+    "quantize:hidden_size=1920,quant=e4m3/128/f32,activation=silu,rounding=output,schedule=2x2mp3o1",
+    "quantize:hidden_size=640,quant=e4m3/32/ue8m0/8x4,gate_columns=640,activation=gelu,schedule=1x1mp8o1n40",
+    "quantize:hidden_size=1552,quant=e2m1/16/e4m3/128x4/given,gate_columns=-1,rounding=hf,schedule=4x1mb2o1",
+    "quantize:hidden_size=1024,quant=none,gate_columns=16,activation=swiglu:3:0.5:1,schedule=2x1mp4o1",
+    "quantize:hidden_size=1536,quant=e2m1/32/ue8m0/8x4,activation=swish:1.702,schedule=1x3mp4o1",
+    "quantize:hidden_size=1024,quant=e2m1/16/e4m3/linear/none/up/true,activation=gelu_tanh,schedule=2x1mp2o1",
+    "quantize:hidden_size=496,quant=e4m3/tensor/f32,activation=gelu,schedule=1x1mp4o1",
+]
+
 
 @pytest.mark.parametrize(("blocks", "order"), [(1, partial(Drawn, 0)), (2, FirstAhead), (5, Together)])
 @pytest.mark.parametrize("text", RESIDENT)
 def test_resident_blocks_go_through_all_rows(text: str, blocks: int, order: NewOrder) -> None:
     config = KernelConfig.parse(text)
     assert_same(config, Target("sm_90a"), 5, "random", most_blocks=blocks, order=order, is_cuda=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "blocks", "order"), [("nan", 2, partial(Drawn, 0)), ("tiny", 4, FirstAhead), ("zeros", 2, Together)]
+)
+@pytest.mark.parametrize("text", TABULATED)
+def test_activations_are_looked_up_or_computed(text: str, kind: str, blocks: int, order: NewOrder) -> None:
+    """Every second row is random, whose magnitudes are in the table; those of the kind may not be."""
+    config = KernelConfig.parse(text)
+    assert_same(config, Target("sm_90a"), 5, kind, most_blocks=blocks, order=order, is_cuda=True)
 
 
 @pytest.mark.parametrize(("blocks", "order"), [(1, partial(Drawn, 0)), (2, FirstAhead), (5, Together)])
