@@ -213,6 +213,11 @@ class Numbers(Registers):
         self.write_float(operands[0], np.nextafter(exact, np.float32(np.inf)))
 
     def _do_neg(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        if modifiers[0] in _INTEGERS:
+            bits = BITS[modifiers[0]]
+            self.write(operands[0], -self._signed(operands[1], bits), bits)
+            return
+        assert modifiers[-1] == "f32"
         self.write(operands[0], self.read(operands[1], 32) ^ np.uint64(1 << 31))
 
     def _do_abs(self, modifiers: list[str], operands: tuple[str, ...]) -> None:

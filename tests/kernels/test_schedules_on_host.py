@@ -234,6 +234,12 @@ def test_activations_are_looked_up_or_computed(text: str, kind: str, blocks: int
     assert_same(config, Target("sm_90a"), 5, kind, most_blocks=blocks, order=order, is_cuda=True)
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_100a"])
+@pytest.mark.parametrize("text", TABULATED[2:4])
+def test_other_targets_may_look_activations_up_too(text: str, target: str) -> None:
+    assert_same(KernelConfig.parse(text), Target(target), 5, "nan", most_blocks=2, order=FirstAhead, is_cuda=True)
+
+
 @pytest.mark.parametrize(("blocks", "order"), [(1, partial(Drawn, 0)), (2, FirstAhead), (5, Together)])
 @pytest.mark.parametrize("text", AHEAD)
 def test_rows_are_loaded_ahead_whatever_blocks_there_are(text: str, blocks: int, order: NewOrder) -> None:
