@@ -119,9 +119,9 @@ def schedule_for(
 ) -> str:
     """The schedule for a kernel, as text; empty for the rules' schedule.
 
-    An entry of the table comes first. Without one, many short rows have the rules' schedule if it lets them share
-    warps, unless the form fitted to measurements has rows that meet side by side; all others have this form or,
-    without one, the rule for few rows.
+    An entry of the user's table comes first, then the rule for blocks that look activations up. Without either, many
+    short rows have the rules' schedule if it lets them share warps, unless the form fitted to measurements has rows
+    that meet side by side; all others have this form or, without one, the rule for few rows.
 
     Args:
         config: the configuration of a call's kernel.
