@@ -96,7 +96,7 @@ SIDE_BY_SIDE = (
     (37, "layernorm:hidden_size=640,weight=float32,quant=e4m3/row/f32,schedule=1x1uqr2p4n40"),
     (37, "quantize:hidden_size=320,quant=int8/row/f32,weight=none,schedule=1x1p8n20"),
 )
-# Tables of activations, for values in and outside of them, in blocks of several rows or parts of one.
+# Tables of activations, in blocks of several rows or with parts of one.
 TABULATED = (
     (37, "quantize:hidden_size=640,weight=none,quant=e4m3/32/ue8m0/128x4,activation=silu,schedule=1x1mp20o1n40"),
     (300, "quantize:hidden_size=4096,weight=none,quant=e2m1/16/e4m3,activation=gelu,schedule=4x2mp6o1"),
