@@ -2,7 +2,7 @@
 
 In registers, a chunk of a float32 parameter takes 16, and lanes that loaded it without conflicts of banks have to sort
 it. In shared memory, it takes none: layer normalization of 2432 columns needs 34, not 63. The threads of a warp copy
-adjacent pieces for each other, and read their own.
+adjacent pieces for each other, and read their own. Persistent blocks copy them once, see kernels/resident_rows.py.
 """
 
 from __future__ import annotations
@@ -14,12 +14,20 @@ from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import AHEAD_BYTES
 from .target import Target
 
+# Shared memory that a block takes besides, at most: 1 KiB and its sums.
+_OTHER_BYTES = 2 << 10
+
 
 def copied_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
     """Shared memory of a block for the chunks of parameters that its threads visit, even past the row."""
     at_once = min(schedule.chunks_per_lane, CHUNKS_AT_ONCE)
     chunks = schedule.threads * round_up(schedule.chunks_per_lane, at_once)
     return (1 + config.has_bias) * chunks * CHUNK_SIZE * DTYPES[config.weight].bytes
+
+
+def most_copies(config: KernelConfig, target: Target, schedule: RowSchedule) -> int:
+    """How many blocks with copies of their own a multiprocessor has shared memory for."""
+    return target.all_shared_bytes // (copied_bytes(config, schedule) + _OTHER_BYTES)
 
 
 def why_not_copied(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:
@@ -45,4 +53,7 @@ def why_not_copied(config: KernelConfig, target: Target, schedule: RowSchedule) 
         return "rows of less than a warp do not copy their parameters"
     if copied_bytes(config, schedule) > target.shared_bytes:
         return f"a multiprocessor has shared memory for {target.shared_bytes} bytes of parameters"
+    most = most_copies(config, target, schedule)
+    if schedule.stays_resident and schedule.resident_blocks > most:
+        return f"a multiprocessor has shared memory for {most} copies of the parameters"
     return ""

@@ -113,7 +113,7 @@ def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:
     # Persistent blocks, and those that compute the factors of all their rows at the end, are as many as run at once.
     stays = schedule.is_persistent or config.prenorm
     most = schedule.resident_blocks * target.multiprocessors if stays else 0
-    if schedule.tabulates:
+    if schedule.is_persistent:
         most //= schedule.blocks_per_row
     return {**row_blocks(config, schedule, most or None), "shared_bytes": _shared_bytes(config, schedule)}
 

@@ -93,8 +93,10 @@ def have_room_for_row(config: KernelConfig, schedule: RowSchedule) -> bool:
     if not schedule.resident_blocks or schedule.loads_ahead:
         return True
     element_bytes = schedule.rows_at_once * held_bytes(config)
-    if schedule.stays_resident:  # with the next rows and the parameters
-        element_bytes += element_bytes + (config.weights + config.has_bias) * DTYPES[config.weight].bytes
+    if schedule.stays_resident:  # with the next rows and, unless shared memory has them, the parameters
+        element_bytes *= 2
+        if not schedule.copies_parameters:
+            element_bytes += (config.weights + config.has_bias) * DTYPES[config.weight].bytes
     held = schedule.chunks_per_lane * CHUNK_SIZE * element_bytes // _REGISTER_BYTES
     return _REGISTERS // (schedule.resident_blocks * schedule.threads) - held >= _LEAST_WORKING
 

@@ -53,9 +53,8 @@ class RowSchedule:
             kernels/split_chunks.py.
         copies_parameters: (c) whether the parameters of a norm are copied to shared memory while the row is loaded,
             where they take no registers; see kernels/copied_parameters.py.
-        stays_resident: (k) whether blocks are persistent, `resident_blocks` of them, keep the parameters of a norm in
-            registers, and request their next rows into registers while they work on others; see
-            kernels/resident_rows.py.
+        stays_resident: (k) whether blocks are persistent, `resident_blocks` of them, keep the parameters of a norm, and
+            request their next rows into registers while they work on others; see kernels/resident_rows.py.
         skips_chunks: (g) whether warps that have one chunk per lane less than others skip it, rather than compute
             zeros.
         tabulates: (m) whether blocks are persistent, `resident_blocks` of them, look activations up in a table in their

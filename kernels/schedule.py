@@ -188,7 +188,7 @@ def _why_no_memory(config: KernelConfig, target: Target, schedule: RowSchedule) 
     if schedule.tabulates:
         return why_not_tabulated(config, target, schedule)
     if schedule.stays_resident:
-        return why_not_resident(config, schedule)
+        return why_not_resident(config, schedule) or _why_no_cluster(config, target, schedule)
     if schedule.loads_ahead:
         return why_not_ahead(config, target, schedule)
     return _why_no_cluster(config, target, schedule)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from .config import KernelConfig
-from .copied_parameters import why_not_copied
+from .copied_parameters import most_copies, why_not_copied
 from .numerics import ceil_div, round_up
 from .registers import MOST_RESIDENT_THREADS, groups_of, have_room_for_row, residents_of, with_room_for_weight
 from .resident_rows import why_not_resident
@@ -120,6 +120,8 @@ class ScheduleForm:
         found = with_room_for_weight(config, self._residing(divided, config, target))
         if found.splits_chunks and why_not_split(config, found):
             found = replace(found, splits_chunks=False)
+        if found.copies_parameters and found.stays_resident:
+            return None if why_unfit(config, target, found) else found
         if found.copies_parameters and why_not_copied(config, target, found):
             found = replace(found, copies_parameters=False)
         if found.skips_chunks and why_not_skipped(config, found):
@@ -158,7 +160,10 @@ class ScheduleForm:
             return loading_ahead(config, target, divided)
         if not self.resident_threads:
             return divided
-        residing = replace(divided, resident_blocks=residents_of(self.resident_threads, divided.threads))
+        blocks = residents_of(self.resident_threads, divided.threads)
+        if divided.stays_resident and divided.copies_parameters:
+            blocks = min(blocks, max(1, most_copies(config, target, divided)))
+        residing = replace(divided, resident_blocks=blocks)
         return residing if have_room_for_row(config, residing) else divided
 
 

@@ -74,6 +74,7 @@ OF_FORMS = (
     *((300, f"layernorm:hidden_size=1536,schedule={each}") for each in ("3x1wuqko1", "3x1wqhko1", "2x2wkgr2o1")),
     (300, "rmsnorm:hidden_size=1552,quant=e4m3/row/f32,schedule=4x1wqko1"),
     (300, "rmsnorm:hidden_size=1536,residual=true,quant=e2m1/16/e4m3/128x4,schedule=3x1wqkr2o1"),
+    (300, "layernorm:hidden_size=1536,quant=e4m3/tensor/f32,schedule=3x1uqckr2o1"),
     (5, "rmsnorm:hidden_size=1200,quant=e2m1/16/e4m3/linear/row,schedule=2x2wqdg"),
     *((5, f"rmsnorm:hidden_size=1552,residual=true,schedule={each}") for each in ("4x1wqlh", "2x2wqdh")),
     (5, "layernorm:hidden_size=1168,weight=float32,schedule=3x1uhr2"),
@@ -108,6 +109,8 @@ IN_CLUSTERS = (
     *((3, f"rmsnorm:hidden_size=15872,schedule={each}") for each in ("32x1wuqlb8", "16x2wqb4")),
     (3, "rmsnorm:hidden_size=4096,residual=true,sandwich=true,schedule=8x1whb4"),
     (3, "layernorm:hidden_size=8192,quant=e4m3/row/f32,schedule=8x2qhb4"),
+    (300, "layernorm:hidden_size=8192,quant=e4m3/32/ue8m0/128x4,schedule=8x2uqckb2o1"),
+    (300, "rmsnorm:hidden_size=8192,quant=e4m3/row/f32,schedule=8x2wqkr2b2o1"),
     (3, "quantize:hidden_size=11776,weight=none,quant=e2m1/16/e4m3,batched=true,masked=true,schedule=24x1lb8"),
 )
 PART, PARTS = map(int, (sys.argv[1] if len(sys.argv) > 1 else "0/1").split("/"))

@@ -21,12 +21,13 @@ constexpr bool kSumsRows = kNormalizes, kSumsTwice = kCenters;
 // another barrier of the row would come in between.
 constexpr bool kAlternatesSums = kStaysResident && kSumsRows && !kSumsTwice && !kNeedsRowAmax;
 
-// Whether the blocks of a cluster need something of each other.
+// Whether the blocks of a cluster need something of each other, for one row after another if they stay resident.
 constexpr bool kExchangesInCluster = kInClusters && (kSumsRows || kNeedsRowAmax);
+constexpr bool kRepeatsExchanges = kExchangesInCluster && kStaysResident;
 
 JITNORM_INLINE bool takes_place(Exchange exchange) {
   if (exchange == Exchange::kAmaxes) return kNeedsRowAmax;
-  return exchange == Exchange::kSums ? kSumsRows : kSumsTwice;
+  return exchange == Exchange::kSums ? kSumsRows : kSumsTwice || kAlternatesSums;
 }
 
 // Sums that warps send, also of groups past the row: who has received all of an exchange knows that no warp reads the

@@ -1,6 +1,6 @@
-// The schedule of persistent blocks that keep the parameters of a norm in registers, or a table of activations in
-// shared memory. While threads work on rows, their next ones are on the way to registers, too: each thread loads what
-// it will use itself, so no thread waits for another's.
+// The schedule of persistent blocks that keep the parameters of a norm in registers or in shared memory, or a table of
+// activations there. While threads work on rows, their next ones are on the way to registers: each thread loads what it
+// will use itself, so no thread waits for another's.
 #pragma once
 
 #include "rows.cuh"
@@ -8,7 +8,7 @@
 #ifdef JITNORM_TABULATES
 static_assert(kHoldsRow && !kNormalizes && !kNeedsRowAmax);
 #else
-static_assert(kHoldsRow && kBlocksPerRow == 1 && kNormalizes && kPrefetchesWeight);
+static_assert(kHoldsRow && kNormalizes);
 #endif
 
 // Rows that a thread requests while it works on others.
@@ -36,6 +36,8 @@ JITNORM_INLINE void process_resident_rows(ArgumentsOf arguments_of) {
   const Int64 stride = (Int64)row_blocks() * kRowsOfBlock;
   const int own = kRowsPerBlock == 1 ? 0 : threadIdx.x / kThreadsPerRow * kRowsAtOnce;
   Int64 first_of_block = (Int64)row_block() * kRowsOfBlock;
+  expect_exchanges();
+  await_blocks();
   wait_for_inputs();
   const auto given = RowEncoder::given(a);
   RequestedRows next;
@@ -44,18 +46,21 @@ JITNORM_INLINE void process_resident_rows(ArgumentsOf arguments_of) {
 #ifdef JITNORM_TABULATES
   fill_table();
 #else
+#ifdef JITNORM_COPIES_PARAMETERS
+  JITNORM_UNROLL
+  for (int j = 0; j < kChunkSlots; ++j) Parameters::copy(a, j, thread + j * kThreadsPerRow);
+#else
   next.take(of);  // parameters are loaded at the places of its chunks
   load_weights(a, of);
 #endif
+#endif
   const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
-  int set = 0;
-  for (; first_of_block < a.rows; first_of_block += stride) {
+  for (; first_of_block < a.rows; first_of_block += stride, ++of.turn) {
     next.take(of);
     if (first_of_block + stride >= a.rows) launch_dependents();
     next.request(a, first_of_block + stride + own, thread);
-    find_statistics(a, of, warp, lane, [] {}, set);
+    find_statistics(a, of, warp, lane, [] {});
     finish_rows(a, of, call, thread, warp, lane, [](int) {});
-    if constexpr (kAlternatesSums) set ^= 1;
   }
   Int64 padding = a.rows + (Int64)row_block() * kRowsPerBlock + row_of_block();
   for (; padding < visited_rows(a.rows); padding += (Int64)row_blocks() * kRowsPerBlock) {

@@ -63,6 +63,7 @@ constexpr bool kKeepsNormalized = kNeedsRowAmax && kNormalizes && kHoldsRow && !
 
 struct Rows {
   Row rows[kRowsAtOnce];
+  UInt32 turn = 0;  // how often the block has had others before
   Parameters parameters[kChunksAtOnce];
 #ifdef JITNORM_GIVEN_SCALES
   ColumnScales scales[kChunksAtOnce];

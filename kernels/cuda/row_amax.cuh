@@ -71,7 +71,7 @@ JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsA
       amax[r] = max_magnitude(amax[r], of_chunk);
     });
   }
-  row_max(amax, warp, lane);
+  row_max(amax, of.turn, warp, lane);
 #ifdef JITNORM_BLOCKS_CROSS_WARPS
   if constexpr (kWarpsPerRow == 1) __syncwarp();  // several warps have met for the amax of the row
 #endif

@@ -181,10 +181,18 @@ struct Sums {
 };
 
 // The second sums of a row, or those of the next row, need not wait until nobody reads the first.
-typedef Sums<kRowsAtOnce, kSumsTwice || kAlternatesSums ? 2 : 1> RowSums;
+typedef Sums<kRowsAtOnce, kSumsTwice || kAlternatesSums ? 2 : 1, kRepeatsExchanges> RowSums;
+
+// The sums of rows before which the block has had others so often.
+JITNORM_INLINE RowSums sums_of_turn(UInt32 turn) {
+  RowSums sums;
+  sums.set = kAlternatesSums ? turn % 2 : 0;
+  sums.parity = kRepeatsExchanges ? turn / (kAlternatesSums ? 2 : 1) % 2 : 0;
+  return sums;
+}
 
 // Reduces the largest magnitudes that each thread has seen to those of the rows.
-JITNORM_INLINE void row_max(float (&amax)[kRowsAtOnce], int warp, int lane) {
+JITNORM_INLINE void row_max(float (&amax)[kRowsAtOnce], UInt32 turn, int warp, int lane) {
   if constexpr (kLiesSideBySide) {
     side_by_side_max(amax, lane);
     return;
@@ -198,7 +206,8 @@ JITNORM_INLINE void row_max(float (&amax)[kRowsAtOnce], int warp, int lane) {
     for (int r = 0; r < kRowsAtOnce; ++r) {
       share(Exchange::kAmaxes, &of_warps[r][warp], amax[r], lane);
     }
-    meet(Exchange::kAmaxes);
+    meet(Exchange::kAmaxes, kRepeatsExchanges ? turn % 2 : 0);
+    if (kRepeatsExchanges && threadIdx.x == 0) expect(Exchange::kAmaxes, bytes_of(Exchange::kAmaxes));
     JITNORM_UNROLL
     for (int r = 0; r < kRowsAtOnce; ++r) {
       amax[r] = 0.0f;

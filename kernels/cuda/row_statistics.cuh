@@ -71,14 +71,13 @@ JITNORM_INLINE void find_means(Rows& of, RowSums& sums, int warp, int lane, Visi
 }
 
 // The rows' statistics; every thread of the block takes part. Calls meanwhile() once each thread has gone through its
-// chunks for the first time. The first sums go to set `set`.
+// chunks for the first time.
 template <typename Visit>
-JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane, Visit meanwhile, int set = 0) {
+JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane, Visit meanwhile) {
 #ifdef JITNORM_SUMS_FIRST
   make_rows(a, of, warp, lane);
 #endif
-  RowSums sums;
-  sums.set = set;
+  RowSums sums = sums_of_turn(of.turn);
   float totals[kRowsAtOnce];
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) of.rows[r].statistic = {0.0f, 1.0f};

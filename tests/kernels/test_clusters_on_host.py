@@ -17,7 +17,7 @@ except ToolchainMissingError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 from cute_on_host import assert_same
-from warp_orders import Drawn, FirstAhead
+from warp_orders import Drawn, FirstAhead, NewOrder, Together
 
 HOPPER = Target("sm_90a")
 
@@ -50,3 +50,23 @@ def test_a_cluster_processes_one_row_after_another() -> None:
     config = KernelConfig.parse("quantize:hidden_size=2048,streams=4,sinkhorn=20,prenorm=true,schedule=4x1b2")
     for order in (FirstAhead, partial(Drawn, 0)):
         assert_same(config, HOPPER, 7, "random", is_cuda=True, order=order, most_blocks=4)
+
+
+# Resident pairs of blocks, whose sums alternate or not, with parameters in registers or in shared memory, halves of
+# chunks, magnitudes of rows, and two rows at once, of which the last may be missing.
+RESIDENT = [
+    "rmsnorm:hidden_size=4112,pdl=true,schedule=10x1wqkb2o2",
+    "rmsnorm:hidden_size=4096,residual=true,schedule=8x1wqhkb2o2",
+    "rmsnorm:hidden_size=4608,quant=e4m3/row/f32,pdl=true,schedule=10x1wqkr2b2o2",
+    "rmsnorm:hidden_size=2048,quant=e2m1/16/e4m3/linear/row,schedule=4x1wqkb2o2",
+    "layernorm:hidden_size=4128,quant=e4m3/32/ue8m0/128x4,pdl=true,schedule=10x1uqckb2o2",
+    "layernorm:hidden_size=4096,schedule=4x2uqckr2b2o2",
+    "layernorm:hidden_size=4112,quant=e4m3/row/f32,schedule=10x1qckb2o2",
+    "layernorm:hidden_size=4096,keep_statistics=true,schedule=8x1wuqkb2o2",
+]
+
+
+@pytest.mark.parametrize(("blocks", "order"), [(2, partial(Drawn, 1)), (4, FirstAhead), (14, Together)])
+@pytest.mark.parametrize("text", RESIDENT)
+def test_a_resident_cluster_processes_one_row_after_another(text: str, blocks: int, order: NewOrder) -> None:
+    assert_same(KernelConfig.parse(text), HOPPER, 7, "random", is_cuda=True, order=order, most_blocks=blocks)

@@ -74,6 +74,7 @@ SCHEDULED = [
         "layernorm:hidden_size=4096,schedule=4x2ap2o1",
         "layernorm:hidden_size=4096,schedule=8x1qc",
         "layernorm:hidden_size=4096,schedule=8x1wuqko3",
+        "layernorm:hidden_size=4096,schedule=8x1uqcko3",
         "layernorm:hidden_size=4096,quant=e4m3/tensor/f32,keep_norm=true,schedule=8x1q",
         "quantize:hidden_size=4096,quant=e2m1/16/e4m3,gate_columns=-1,activation=gelu,schedule=8x1mp3o1",
         "quantize:hidden_size=4096,quant=e4m3/128/f32,activation=silu,rounding=output,schedule=4x2mp6o1",

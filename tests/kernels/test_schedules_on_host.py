@@ -202,6 +202,10 @@ RESIDENT = [
     "rmsnorm:hidden_size=2048,residual=true,quant=e2m1/16/e4m3/8x4,schedule=4x1wqkr2o2",
     "rmsnorm:hidden_size=1536,residual=true,quant=e4m3/row/f32,schedule=3x1wqko2",
     "rmsnorm:hidden_size=1536,gate=norm,quant=e4m3/tensor/f32,schedule=3x1wko4",
+    "layernorm:hidden_size=1536,pdl=true,schedule=3x1uqcko4",
+    "layernorm:hidden_size=1488,quant=e4m3/tensor/f32,schedule=2x2uqckr2o4",
+    "layernorm:hidden_size=2064,quant=e4m3/row/f32,schedule=3x2qcko4",
+    "layernorm:hidden_size=1568,quant=e4m3/32/ue8m0/128x4,schedule=1x4uqckp2o2",
 ]
 
 # Resident blocks with a table of an activation, for rows of a warp or several, in one block or two.
