@@ -2,7 +2,7 @@
 
 In float32, weight and bias take four times the bytes of a 16-bit row. Lanes load them from the L1 cache for each row or
 for two at once, whole or in halves of chunks; their warps copy them to shared memory; or persistent blocks share them
-there, or keep them in registers.
+there, or keep them there or in registers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from .norm_candidates import divisions, in_divisions, parsed
 from .registers import groups_of, held_bytes
 from .row_schedule import RowSchedule
 from .rows_ahead import sharing_rows
+from .schedule_form import ScheduleForm
 from .target import Target
 
 # Options and about how many threads a multiprocessor should have room for, by class of rows. They were among the
@@ -44,6 +45,13 @@ _OPTIONS_OF_FLOATS = {
 }
 _FORMS = {row_class: parsed(options) for row_class, options in _OPTIONS.items()}
 _FORMS_OF_FLOATS = {row_class: parsed(options) for row_class, options in _OPTIONS_OF_FLOATS.items()}
+# Persistent blocks that keep the parameters in shared memory, and pairs of them for long rows.
+_KEEPING = ["2uqckt512", "2uqckt768", "2uqckt1024", "2uqckr2t512", "2uqckr2t768", "1uqckt1024", "4uqckt512"]
+_KEEPING_IN_PAIRS = ["2uqckb2t512", "2uqckb2t1024", "2uqckr2b2t512"]
+_GROUPS_OF_PAIRS = 16
+# Clusters whose blocks load their part of the parameters once for two rows: few long rows gain.
+_CLUSTERED = ["2uqcr2b4", "2uqcr2b8", "2qcr2b8", "2uqcr2b2"]
+_CLUSTERED_GROUPS = 34
 # With more chunks per lane, the floats of chunks leave room for too few threads.
 _MOST_UNPACKED_CHUNKS = 3
 # The parameters of longer rows leave too little of the L1 cache, in which others would find them.
@@ -68,6 +76,8 @@ def layer_norm_candidates(config: KernelConfig, target: Target, row_class: str) 
         for warps, chunks in divisions(groups_of(config)):
             yield from sharing_parameters(config, target, RowSchedule(warps, chunks))
     holds_floats = held_bytes(config) > 2
+    if not holds_floats:
+        yield from _copying(config, target, row_class)
     for form in [*(_FORMS_OF_FLOATS[row_class] if holds_floats else ()), *_FORMS[row_class]]:
         if form.options.copies_parameters and groups_of(config) > _MOST_COPIED_GROUPS:
             continue
@@ -83,3 +93,16 @@ def sharing_parameters(config: KernelConfig, target: Target, split: RowSchedule)
     is_light = held_bytes(config) == 2 and split.chunks_per_lane <= _MOST_UNPACKED_CHUNKS
     for is_kept in (True, False) if is_light else (False,):
         yield sharing_rows(config, target, replace(split, keeps_unpacked=is_kept))
+
+
+def _copying(config: KernelConfig, target: Target, row_class: str) -> Iterator[RowSchedule]:
+    """Blocks that copy the parameters for several rows: persistent ones, or clusters of few long rows."""
+    groups = groups_of(config)
+    if row_class in ("fewest", "few"):
+        forms = _CLUSTERED if row_class == "few" and groups >= _CLUSTERED_GROUPS else []
+    else:
+        forms = [*(_KEEPING_IN_PAIRS if groups >= _GROUPS_OF_PAIRS else ()), *_KEEPING]
+    for form in forms:
+        found = ScheduleForm.parse(form).schedule(config, target)
+        if found and found.copies_parameters:
+            yield found

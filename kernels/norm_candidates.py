@@ -41,12 +41,14 @@ _CLUSTERED = {
     "fewest": "wqlb8 qcb4t512 wqlhb8t512 weqlb8 wlb8 wqlb4t512 wuqlb8 qcb8t512 whb8t512 wuqlb4 qhb8t512 wqb8t512",
     "few": "wuqlb2 wqhb2 wlb2 wqlb2t512 wqhb2t512 weqlb2 wqlhb2 wqhb2t1024 qdhb2 weqhb2 uqcb2t512 wuqdb4",
     "some": "wqhb2 wqdb2 qdhb4 wqb8 qdb2 lb2 weqlb2 wqdhb8 wlb8 wqdhb2 wuqlb2 wb4",
-    "several": "wqhb2 qhb4 wqb8 qcb2t512 wqdb2 wqhb4 b2 weqb2 wuqb2 qdhb8 wqdhb2 lb2t512",
-    "usual": "wqhb2 qdb2 wqhb4 qhb4 qdhb8 qcb2t512 qdhb4 b2",
-    "many": "wqhb2 b4 wqhb8 qhb4 wqb2 db2t1024 weqhb4 qdhb8",
+    "several": "wqkb2t512 wqkr2b2t512 wqhb2 qhb4 wqb8 qcb2t512 wqdb2 wqhb4 b2 weqb2 wuqb2 qdhb8 wqdhb2 lb2t512",
+    "usual": "wqkb2t512 wqhb2 qdb2 wqhb4 qhb4 qdhb8 qcb2t512 qdhb4 b2",
+    "many": "wqkb2t512 wqhb2 b4 wqhb8 qhb4 wqb2 db2t1024 weqhb4 qdhb8",
 }
 # Rows of so many groups gain by clusters: shorter ones have enough threads in a block, or blocks on a multiprocessor.
 _CLUSTERED_GROUPS = {"fewest": 5, "few": 5, "some": 9, "several": 9, "usual": 24, "many": 32}
+# Those of so many gain if pairs of blocks stay resident: they take longer than sums take from one block to the other.
+_PAIRED_GROUPS = 40
 
 
 def parsed(options: str) -> list[ScheduleForm]:
@@ -108,7 +110,8 @@ def clustered_norms(config: KernelConfig, row_class: str) -> Iterator[RowSchedul
     """
     if groups_of(config) >= _CLUSTERED_GROUPS[row_class]:
         for form in _CLUSTERED_FORMS[row_class]:
-            yield from _in_clusters(config, form)
+            if not form.options.stays_resident or groups_of(config) >= _PAIRED_GROUPS:
+                yield from _in_clusters(config, form)
 
 
 def _in_clusters(config: KernelConfig, form: ScheduleForm) -> Iterator[RowSchedule]:

@@ -32,7 +32,14 @@ def test_only_16_bit_values_without_a_branch_are_kept_unpacked(row_class: str) -
 def test_parameters_of_long_rows_are_not_copied_for_each() -> None:
     assert any("c" in each for each in _found("hidden_size=12288,weight=float32", "usual"))
     longer = _found("hidden_size=12304,weight=float32", "usual")
-    assert not any("c" in each and "b" not in each for each in longer)  # blocks of a cluster have a part of them
+    # Blocks of a cluster have a part of them, and resident ones keep them.
+    assert not any("c" in each and "b" not in each and "k" not in each for each in longer)
+    assert {"13x2uqcko1", "7x4uqcko2", "14x2uqckb2o2"} <= longer
+
+
+def test_clusters_of_few_long_rows_copy_parameters_for_two_of_them() -> None:
+    few = _found("hidden_size=24064,weight=float32", "few")
+    assert {"24x2uqcr2b4", "24x2uqcr2b8", "24x2qcr2b8", "24x2uqcr2b2"} <= few
 
 
 def test_rows_without_parameters_have_none_to_share_or_copy() -> None:
