@@ -14,8 +14,9 @@ from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import AHEAD_BYTES
 from .target import Target
 
-# Shared memory that a block takes besides, at most: 1 KiB and its sums.
-_OTHER_BYTES = 2 << 10
+# Shared memory that a block takes besides: some for the driver and, at most, so much for the sums and magnitudes of
+# each row that it processes at once.
+_BLOCK_BYTES, _ROW_BYTES = 1 << 10, 1 << 10
 
 
 def copied_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
@@ -27,7 +28,8 @@ def copied_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
 
 def most_copies(config: KernelConfig, target: Target, schedule: RowSchedule) -> int:
     """How many blocks with copies of their own a multiprocessor has shared memory for."""
-    return target.all_shared_bytes // (copied_bytes(config, schedule) + _OTHER_BYTES)
+    others = _BLOCK_BYTES + schedule.rows_at_once * _ROW_BYTES
+    return target.all_shared_bytes // (copied_bytes(config, schedule) + others)
 
 
 def why_not_copied(config: KernelConfig, target: Target, schedule: RowSchedule) -> str:
@@ -55,5 +57,5 @@ def why_not_copied(config: KernelConfig, target: Target, schedule: RowSchedule) 
         return f"a multiprocessor has shared memory for {target.shared_bytes} bytes of parameters"
     most = most_copies(config, target, schedule)
     if schedule.stays_resident and schedule.resident_blocks > most:
-        return f"a multiprocessor has shared memory for {most} copies of the parameters"
+        return f"copies of the parameters leave a multiprocessor room for fewer blocks: say so with o{most}"
     return ""

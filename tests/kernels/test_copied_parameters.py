@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
+from cute_on_host import cuda_ptx_of
 from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
-from jitnorm.kernels.copied_parameters import copied_bytes, why_not_copied
+from jitnorm.kernels.copied_parameters import copied_bytes, most_copies, why_not_copied
 from jitnorm.kernels.launch_recipe import launch_recipe
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.row_schedule import RowSchedule
@@ -73,3 +75,19 @@ def test_parameters_too_long_for_shared_memory_are_loaded() -> None:
     assert str(form.schedule(longest, HOPPER)) == "13x4qc"
     assert str(form.schedule(longer, HOPPER)) == "14x4q"
     assert "shared memory" in why_not_copied(longer, HOPPER, RowSchedule.parse("14x4qc"))
+
+
+@pytest.mark.parametrize("quant", ["none", "e4m3/row/f32"])
+@pytest.mark.parametrize("schedule", ["28x1uqcko2", "28x1qckr4o2", "56x1uqckb2o2", "28x2uqckr2b2o2", "56x1qckr4b2o2"])
+def test_resident_blocks_have_room_for_all_that_they_declare(schedule: str, quant: str) -> None:
+    """The longest rows of which two copies may fit; the driver takes 1 KiB of each block."""
+    size = 28672 if "b2" in schedule else 14336
+    fitting = RowSchedule.parse(schedule)
+    config = KernelConfig.parse(
+        f"layernorm:hidden_size={size},quant={quant},schedule={replace(fitting, resident_blocks=1)}"
+    )
+    found = re.findall(r"\.shared \.align \d+ \.b(\d+) [^\s;\[]+(?:\[(\d+)\])?;", cuda_ptx_of(config, HOPPER))
+    declared = sum(int(bits) // 8 * int(count or 1) for bits, count in found)
+    blocks = most_copies(config, HOPPER, fitting)
+    assert declared > 0
+    assert blocks * (1024 + declared + copied_bytes(config, fitting)) <= HOPPER.all_shared_bytes

@@ -84,8 +84,8 @@ def test_copies_of_all_resident_blocks_fit_in_shared_memory() -> None:
     schedule = RowSchedule.parse("12x2uqcko2")
     assert copied_bytes(config, schedule) == 96 << 10
     assert why_unfit(config, HOPPER, schedule) == ""
-    assert "2 copies of the parameters" in why_unfit(config, HOPPER, RowSchedule.parse("12x2uqcko3"))
-    assert "1 copies of the parameters" in why_unfit(config, Target("sm_80"), schedule)
+    assert "say so with o2" in why_unfit(config, HOPPER, RowSchedule.parse("12x2uqcko3"))
+    assert "say so with o1" in why_unfit(config, Target("sm_80"), schedule)
 
 
 def test_parameters_that_are_kept_have_room_beside_a_row() -> None:
