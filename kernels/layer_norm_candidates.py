@@ -45,11 +45,11 @@ _OPTIONS_OF_FLOATS = {
 }
 _FORMS = {row_class: parsed(options) for row_class, options in _OPTIONS.items()}
 _FORMS_OF_FLOATS = {row_class: parsed(options) for row_class, options in _OPTIONS_OF_FLOATS.items()}
-# Persistent blocks that keep the parameters in shared memory, and pairs of them for long rows.
+# Persistent blocks that keep the parameters in shared memory, and pairs of them for rows of so many groups.
 _KEEPING = ["2uqckt512", "2uqckt768", "2uqckt1024", "2uqckr2t512", "2uqckr2t768", "1uqckt1024", "4uqckt512"]
 _KEEPING_IN_PAIRS = ["2uqckb2t512", "2uqckb2t1024", "2uqckr2b2t512"]
 _GROUPS_OF_PAIRS = 16
-# Clusters whose blocks load their part of the parameters once for two rows: few long rows gain.
+# Clusters whose blocks load their part of the parameters once for two rows: few rows of so many groups gain.
 _CLUSTERED = ["2uqcr2b4", "2uqcr2b8", "2qcr2b8", "2uqcr2b2"]
 _CLUSTERED_GROUPS = 34
 # With more chunks per lane, the floats of chunks leave room for too few threads.
