@@ -15,7 +15,7 @@ from .extents import LEADING, MATRICES, shape
 from .interface import interface, tensor_arguments
 from .item_ops import has_square_items
 from .launch_recipe import ENTRY
-from .row_counts import padded_rows, written_rows
+from .row_counts import written_rows
 from .row_ops import OFFSETS
 from .schedule import row_schedule
 from .target import Target
@@ -44,7 +44,7 @@ def entry_point(config: KernelConfig, target: Target) -> str:
 def _process(config: KernelConfig, target: Target, part: str = "") -> str:
     """The body of the entry point; on the host, for a `part` of the rows or items."""
     if config.is_row_wise:
-        rows = ", offsets, all_rows()" if config.experts else ""
+        rows = f", {_offsets(config)}, all_rows()" if config.experts else ""
         return f"{_arguments_of(config, target)}  {_schedule(config, target)}(arguments_of{rows}{part});\n"
     return (
         f"  Arguments a{{}};\n{_lines(_assignments(config))}"
@@ -228,17 +228,18 @@ def _steps_to_matrix(config: KernelConfig) -> Iterator[str]:
             yield f"a.{argument.field} += {' * '.join(factors)};"
 
 
+def _offsets(config: KernelConfig) -> str:
+    """The offsets of experts."""
+    scales = "scale_offsets" if config.row_multiple > 1 else "nullptr"
+    return f"ExpertOffsets{{offsets, {scales}}}"
+
+
 def _steps_to_expert(config: KernelConfig, target: Target) -> Iterator[str]:
     """Statements for the expert called `matrix`: on the CPU, they advance each pointer to its rows."""
-    tiles = f"first_tile_of_expert(scale_offsets, matrix, own.count, {padded_rows(config).expression()})"
-    own_rows = "const ExpertRows own = rows_of_expert(offsets, matrix, a.rows);"
     yield from (f"a.{each.field} += matrix;" for each in _own_scales(config))
     if not target.is_cpu:
-        if config.row_multiple > 1:
-            yield own_rows
-            yield f"a.rows_to_scales = (UInt32)({tiles} * kPaddedRowMultiple) - own.first;"
         return
-    yield own_rows
+    yield "const ExpertRows own = rows_between(offsets[matrix], offsets[matrix + 1], as_bound(a.rows));"
     yield "a.matrices = kExperts;"
     for argument in interface(config):
         if isinstance(argument, ScalarArgument) or not argument.is_present or argument.field in OFFSETS:
@@ -249,7 +250,8 @@ def _steps_to_expert(config: KernelConfig, target: Target) -> Iterator[str]:
             factors = ["own.first", *(extent.expression() for extent in argument.shape[1:])]
             yield f"a.{argument.field} += {' * '.join(factors)};"
         elif argument.field == "block_scale":
-            yield f"a.block_scale += {tiles} * kPaddedRowMultiple * kPaddedScaleColumns;"
+            tile = "first_tile(scale_offsets[matrix], own.count, as_bound(a.rows))"
+            yield f"a.block_scale += (Int64){tile} * (kPaddedRowMultiple * kPaddedScaleColumns);"
     yield "a.rows = own.count;"
 
 

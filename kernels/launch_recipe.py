@@ -17,6 +17,7 @@ from .arguments import WIDEST_ACCESS, Argument, ScalarArgument
 from .backward import rows_of_pack, segments
 from .config import KernelConfig
 from .copied_parameters import copied_bytes
+from .expert_padding import padding_blocks
 from .extents import ROWS, Extent, shape
 from .interface import interface, tensor_arguments
 from .item_ops import item_count, item_size, item_threads
@@ -80,6 +81,8 @@ def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = N
         most = max(1, config.amax_parts // schedule.blocks_per_row)
     of_block = 1 if schedule.loads_ahead or config.amax_parts else schedule.rows_per_block * schedule.rows_at_once
     rows = _row_grid(config, of_block)
+    if padding := padding_blocks(config, schedule):
+        rows = rows + padding
     if config.masked:
         most = MASKED_THREADS // schedule.threads
     if config.prenorm:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from .config import KernelConfig
 from .constant import Constant, boolean, integer
+from .expert_padding import padding_blocks, padding_shares
 from .registers import MAX_PREFETCHED_BYTES
 from .reordered_values import reorders_values
 from .row_parts import has_separate_parts
@@ -43,6 +44,9 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
     yield boolean("kFavoursLatency", schedule.favours_latency)
     yield boolean("kMayPrefetchWeight", schedule.prefetches_weight)
     yield integer("kStagedBytes", staged_row_bytes(config))
+    if config.experts:
+        yield integer("kPaddingBlocks", padding_blocks(config, schedule))
+        yield integer("kPaddingShares", padding_shares(config, schedule))
     if shares_parameters(config, schedule):
         yield integer("kSharedChunks", shared_chunks(schedule))
     if schedule.copies_parameters:

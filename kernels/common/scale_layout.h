@@ -50,33 +50,37 @@ JITNORM_INLINE void store_scale(const Arguments& a, Int64 row, int column, UInt3
   if (kHasLinearScales) assign_bits(linear_scales(a)[linear_offset(row, column, a.rows)], bits);
 }
 
-JITNORM_INLINE void zero_four(Scale* scales) {
-  if (reinterpret_cast<UInt64>(scales) % 4 == 0) {
-    *reinterpret_cast<UInt32*>(scales) = 0;
-  } else {
-    for (int k = 0; k < 4; ++k) scales[k] = Scale{};
-  }
-}
-
-// Four rows' scales that follow each other in a tile, of four columns.
+// Scales of rows that follow each other in a tile, of four columns.
 struct alignas(16) FourRows {
   UInt32 scales[4];
 };
 
-// Zeroes the scales of all rows that pad the last tiles of a swizzled layout: one row has 127 of them behind it.
+struct alignas(8) TwoRows {
+  UInt32 scales[2];
+};
+
+// Zeroes the scales of all rows that pad the last tiles of a swizzled layout: one row has 127 of them behind it. A
+// thread has the same four rows, of which the first may be kept, in each of its tiles.
 JITNORM_INLINE void pad_tiles(const Arguments& a, int thread, int threads) {
-  constexpr int kPerColumns = (kPaddedRowMultiple + 3) / 4, kStep = kPaddedRowMultiple == 128 ? 32 : 1;
-  const int rows = (int)(a.rows % kPaddedRowMultiple);
+  constexpr int kFours = (kPaddedRowMultiple + 3) / 4, kStep = kPaddedRowMultiple == 128 ? 32 : 1;
+  constexpr int kTiles = kPaddedScaleColumns / 4, kTileBytes = 16 * kFours;
+  const int rows = (int)(a.rows % kPaddedRowMultiple), sharing = threads < kFours ? 1 : threads / kFours;
   if (rows == 0) return;
   Scale* tiles = a.block_scale + swizzled_offset(a.rows - rows, 0);
   const bool is_aligned = reinterpret_cast<UInt64>(tiles) % sizeof(FourRows) == 0;
-  for (int i = thread; i < kPerColumns * (kPaddedScaleColumns / 4); i += threads) {
-    const int first = i % kPerColumns * (kStep == 1 ? 4 : 1);  // of four rows, kStep apart
-    Scale* scales = tiles + 16 * (Int64)i;
-    const bool is_whole = is_aligned && first >= rows;
-    if (is_whole) *reinterpret_cast<FourRows*>(scales) = FourRows{};
-    for (int n = 0; n < 4; ++n) {
-      if (!is_whole && first + n * kStep >= rows) zero_four(scales + 4 * n);
+  for (int four = thread % kFours; four < kFours; four += threads) {
+    const int first = kStep == 1 ? 4 * four : four;  // of four rows, kStep apart
+    const int kept = rows <= first ? 0 : (rows - first + kStep - 1) / kStep;
+    Scale* scales = tiles + 16 * four;
+    // Without a branch in the loop: the blocks that pad for experts have little else to do.
+    for (int tile = thread / kFours; is_aligned && tile < kTiles; tile += sharing) {
+      FourRows& rows = *reinterpret_cast<FourRows*>(scales + tile * kTileBytes);
+      if (kept == 0) rows = FourRows{};
+      if (kept % 2 != 0) rows.scales[kept] = 0;
+      if (kept == 1 || kept == 2) reinterpret_cast<TwoRows*>(&rows)[1] = TwoRows{};
+    }
+    for (int tile = thread / kFours; !is_aligned && tile < kTiles; tile += sharing) {
+      for (int k = 4 * kept; k < 16; ++k) scales[tile * kTileBytes + k] = Scale{};
     }
   }
 }

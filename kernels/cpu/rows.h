@@ -288,15 +288,17 @@ JITNORM_INLINE void process_rows_in_turn(ArgumentsOf arguments_of, Int64 first, 
 }
 #endif
 
+#ifdef JITNORM_EXPERTS
 // arguments_of() gives the Arguments of an expert. After the rows of `all`, each expert's padding has a turn.
 template <typename ArgumentsOf>
-JITNORM_INLINE void process_experts(ArgumentsOf arguments_of, const Int32* offsets, const Arguments& all, Int64 first,
-                                    Int64 last) {
+JITNORM_INLINE void process_experts(ArgumentsOf arguments_of, const ExpertOffsets& offsets, const Arguments& all,
+                                    Int64 first, Int64 last) {
   const Int64 rows = all.rows;
   for (Int64 expert = 0; expert < arguments_of(0).matrices; ++expert) {
     const Arguments a = arguments_of(expert);
-    const Int64 begin = rows_of_expert(offsets, expert, rows).first;
+    const Int64 begin = rows_between(offsets.rows[expert], offsets.rows[expert + 1], as_bound(rows)).first;
     process_rows(a, first > begin ? first - begin : 0, last - begin < a.rows ? last - begin : a.rows);
     if (kHasSwizzledScales && first <= rows + expert && rows + expert < last) pad_scales(a, 0, 1);
   }
 }
+#endif

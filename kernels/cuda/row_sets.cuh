@@ -1,9 +1,8 @@
 // Which block works on which rows of which row set.
 #pragma once
 
-#include "../common/experts.h"
+#include "experts.cuh"
 #include "pages.cuh"
-#include "rows.cuh"
 
 // arguments_of() gives the Arguments of a row set: of the only one, of the first or the second, or of a matrix.
 template <typename ArgumentsOf>
@@ -174,75 +173,6 @@ JITNORM_INLINE void process_mapped_rows(ArgumentsOf arguments_of) {
 #endif
 #endif
 
-#ifdef JITNORM_EXPERTS
-// The first expert whose rows end after `row`, or kExperts: by offsets that a warp loads together, for the first of its
-// rows, and from there on for the others.
-JITNORM_INLINE int expert_of(const Int32* offsets, Int32 row) {
-  constexpr int kShares = (kExperts + 31) / 32;
-  const Int32 first = kRowsPerBlock == 1 ? row : __shfl_sync(kFullWarp, row, 0);
-  bool ends_after[kShares];
-  JITNORM_UNROLL
-  for (int i = 0; i < kShares; ++i) {
-    const int each = 32 * i + (int)threadIdx.x % 32;
-    ends_after[i] = offsets[each < kExperts ? each + 1 : kExperts] > first;
-  }
-  int expert = kExperts;
-  JITNORM_UNROLL
-  for (int i = kShares; i-- > 0;) {
-    const UInt32 found = __ballot_sync(kFullWarp, ends_after[i]);
-    if (found != 0) expert = 32 * i + __ffs((int)found) - 1;
-  }
-  if constexpr (kRowsPerBlock > 1) {
-    while (expert < kExperts && offsets[expert + 1] <= row) ++expert;
-  }
-  return expert;
-}
-
-// Zeroes what pads an expert's scales. Its first rows divide this: a single one would be the last to end.
-JITNORM_INLINE void pad_expert(Arguments a, ExpertRows own, Int64 number, int thread) {
-  const int place = (int)number - own.first, shares = own.count < kPaddedRowMultiple ? own.count : kPaddedRowMultiple;
-  if (place >= kPaddedRowMultiple || (UInt32)own.count % kPaddedRowMultiple == 0) return;
-  a.block_scale += scales_of_row(a, own.first) * kPaddedScaleColumns;
-  a.rows = own.count;
-  pad_scales(a, place * (int)kThreadsPerRow + thread, shares * (int)kThreadsPerRow);
-}
-
-// Rows of experts; arguments_of() gives the Arguments of all rows, with an expert's own scales. A row is requested
-// before its expert is looked for, because that waits for memory, too.
-template <typename ArgumentsOf>
-JITNORM_INLINE void process_experts(ArgumentsOf arguments_of, const Int32* offsets, const Arguments& all) {
-  static_assert(kRowsAtOnce == 1 && !kNormalizes, "rows are quantized, each by the scale of its expert");
-  const int thread = thread_of_row(), lane = threadIdx.x % kLanesPerRow, warp = thread / kLanesPerRow;
-  const Int64 first = (Int64)row_block() * kRowsPerBlock;
-  const Int64 number = first + (kRowsPerBlock == 1 ? 0 : threadIdx.x / kThreadsPerRow);
-  if (first >= all.rows) return;
-  Rows of;
-  Row& row = of.rows[0];
-  if constexpr (kPlacesEarly) {
-    row = locate_row(all, number, thread);
-    compute_places(row.source, row.index(0));
-  }
-  expect_exchanges();
-  await_blocks();
-  wait_for_inputs();
-  begin_loading(all, of, number, thread);
-  __syncwarp();  // or the compiler would request the row once the offsets have arrived
-  const Int32 sought = number < all.rows ? as_bound(number) : 0x7fffffff;
-  const int found = expert_of(offsets, sought), expert = found < kExperts ? found : 0;
-  const ExpertRows own = rows_of_expert(offsets, expert, all.rows);
-  const Arguments a = arguments_of(expert);
-  const bool has_expert = found < kExperts && sought >= own.first;
-  row.is_processed &= has_expert;
-  if (!has_expert) row.first_chunk = kPastRow;
-  const auto given = RowEncoder::given(a);
-  if (kHasSwizzledScales && has_expert) pad_expert(a, own, number, thread);
-  const RowEncoder::CallScale call = RowEncoder::prepare(a, given);
-  signal_after(Phase::kRequested);
-  find_statistics(a, of, warp, lane, [] {});
-  finish_rows(a, of, call, thread, warp, lane, [](int) {});
-  signal_after(Phase::kStored);
-}
-#else
 // A block of the rows of a matrix, if there is one.
 struct FoundBlock {
   UInt32 matrix, number;
@@ -304,4 +234,3 @@ JITNORM_INLINE void process_counted_rows(ArgumentsOf arguments_of) {
     }
   }
 }
-#endif

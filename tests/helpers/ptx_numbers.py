@@ -55,6 +55,12 @@ class Numbers(Registers):
         zeros = [32 - int(value).bit_length() if value else (1 << 32) - 1 for value in values]
         self.write(operands[0], np.array(zeros, np.uint64), 32)
 
+    def _do_clz(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
+        """The number of zeros before the highest one bit."""
+        assert modifiers == ["b32"]
+        zeros = [32 - int(value).bit_length() for value in self.read(operands[1], 32)]
+        self.write(operands[0], np.array(zeros, np.uint64), 32)
+
     def _do_shf(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["l", "wrap", "b32"]
         low, high, by = (self.read(operand, 32) for operand in operands[1:])
@@ -224,9 +230,11 @@ class Numbers(Registers):
         mask = 0x7FFF7FFF if modifiers == ["f16x2"] else 0x7FFFFFFF
         self.write(operands[0], self.read(operands[1], 32) & np.uint64(mask))
 
-    def _extremes(self, kind: str, operands: tuple[str, ...], choose: Any) -> None:
+    def _extremes(self, modifiers: list[str], operands: tuple[str, ...], choose: Any) -> None:
+        kind = modifiers[-1]
         read, bits = self._signed if kind[0] == "s" else self.read, BITS[kind]
-        self.write(operands[0], choose(read(operands[1], bits), read(operands[2], bits)), bits)
+        chosen = choose(read(operands[1], bits), read(operands[2], bits))
+        self.write(operands[0], np.maximum(chosen, 0) if modifiers[0] == "relu" else chosen, bits)
 
     def _extremes_of_halves(self, operands: tuple[str, ...], choose: Any) -> None:
         halves = choose(*(_halves(self.read(operand, 32)) for operand in operands[1:]))
@@ -234,8 +242,8 @@ class Numbers(Registers):
         self.write(operands[0], pairs[:, 0].astype(np.uint64), 32)
 
     def _do_max(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        if modifiers[0] in _INTEGERS:
-            self._extremes(modifiers[0], operands, np.maximum)
+        if modifiers[-1] in _INTEGERS:
+            self._extremes(modifiers, operands, np.maximum)
             return
         if modifiers == ["NaN", "f16x2"]:
             self._extremes_of_halves(operands, np.maximum)
@@ -251,8 +259,8 @@ class Numbers(Registers):
         self.write_float(operands[0], np.where(a == b, of_same, choose(a, b)))
 
     def _do_min(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        if modifiers[0] in _INTEGERS:
-            self._extremes(modifiers[0], operands, np.minimum)
+        if modifiers[-1] in _INTEGERS:
+            self._extremes(modifiers, operands, np.minimum)
             return
         if modifiers == ["f16x2"]:
             self._extremes_of_halves(operands, np.fmin)

@@ -35,19 +35,27 @@ GATHERING = (
     ("quantize:hidden_size=2048,quant=e4m3/row/f32,gathers=true,experts=3", "sm_100a"),
     ("quantize:hidden_size=128,quant=e2m1/16/e4m3/128x4,gathers=true,experts=5", "sm_90a"),
 )
+# Padding has few blocks or several for each expert, alone or in clusters, among those of rows; the number of rows.
+PADDED = (
+    ("quantize:hidden_size=64,quant=e2m1/16/e4m3/128x4,experts=5", "sm_90a", 1),
+    ("quantize:hidden_size=64,quant=e2m1/32/ue8m0/128x4,experts=33", "sm_120a", 300),
+    ("quantize:hidden_size=32,quant=e4m3/32/ue8m0/8x4,experts=1024,schedule=1x1p4", "sm_80", 40),
+    ("quantize:hidden_size=2048,quant=e2m1/16/e4m3/128x4,experts=2,schedule=2x2b2", "sm_90a", 41),
+    ("quantize:hidden_size=2048,quant=e2m1/16/e4m3/128x4/row,experts=3,schedule=4x1b2", "sm_90a", 17),
+)
 ROWS = 20
 
 
-def offsets(experts: int, tile: int) -> tuple[list[int], list[int]]:
-    """Offsets of experts, some without rows; and offsets of their scales."""
+def offsets(experts: int) -> list[int]:
+    """Offsets of experts, some without rows."""
     borders = [2, 2, 13, 13, 16, 19][: experts + 1]
-    borders += [ROWS] * (experts + 1 - len(borders))
+    return borders + [ROWS] * (experts + 1 - len(borders))
+
+
+def set_offsets(arrays: Arrays, config: KernelConfig, borders: list[int]) -> None:
+    tile = config.row_multiple
     padded = [-(-(after - first) // tile) * tile for first, after in pairwise(borders)]
-    return borders, [0, *accumulate(padded)]
-
-
-def set_offsets(arrays: Arrays, config: KernelConfig) -> None:
-    for name, values in zip(("offsets", "scale_offsets"), offsets(config.experts, config.row_multiple), strict=True):
+    for name, values in (("offsets", borders), ("scale_offsets", [0, *accumulate(padded)])):
         if name in arrays:
             arrays[name][...] = values
 
@@ -57,9 +65,22 @@ def test_each_row_finds_its_expert(text: str, target: str) -> None:
     config = KernelConfig.parse(text)
     expected, actual = (make_arrays(config, ROWS, "spiky") for _ in range(2))
     for arrays in (expected, actual):
-        set_offsets(arrays, config)
+        set_offsets(arrays, config, offsets(config.experts))
     run_on_cpu(config, expected, 0.0)
     run_on_host(config, Target(target), actual, ROWS, 0.0, is_cuda=True)
+    for name, array in expected.items():
+        assert actual[name].tobytes() == array.tobytes(), name
+
+
+@pytest.mark.parametrize(("text", "target", "rows"), PADDED)
+def test_padding_is_zeroed_among_the_rows(text: str, target: str, rows: int) -> None:
+    config = KernelConfig.parse(text)
+    borders = sorted(np.random.default_rng(rows).integers(0, rows + 1, config.experts + 1).tolist())
+    expected, actual = (make_arrays(config, rows, "spiky") for _ in range(2))
+    for arrays in (expected, actual):
+        set_offsets(arrays, config, borders)
+    run_on_cpu(config, expected, 0.0)
+    run_on_host(config, Target(target), actual, rows, 0.0, is_cuda=True)
     for name, array in expected.items():
         assert actual[name].tobytes() == array.tobytes(), name
 
@@ -86,7 +107,7 @@ def test_each_row_finds_its_own_of_the_input(text: str, target: str) -> None:
     for arrays in (expected, actual):
         arrays["input_rows"][:, 0] = [(7 * i) % ROWS if i % 5 else (-1, 3, ROWS, 1 << 30)[i // 5] for i in range(ROWS)]
         if config.experts:
-            set_offsets(arrays, config)
+            set_offsets(arrays, config, offsets(config.experts))
     run_on_cpu(config, expected, 0.0)
     run_on_host(config, Target(target), actual, ROWS, 0.0, is_cuda=True)
     for name, array in expected.items():

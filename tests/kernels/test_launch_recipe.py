@@ -236,12 +236,15 @@ def test_a_masked_grid_does_not_grow_with_the_batch_but_covers_a_small_one() -> 
     assert evaluate(launch_recipe(config, CPU)["grid"], 1000, matrices=8) == 8000
 
 
-def test_the_grid_of_experts_covers_all_rows_and_on_the_cpu_the_padding_of_each() -> None:
-    for hidden_size, rows_per_block in ((4096, 1), (128, 16)):
+def test_the_grid_of_experts_covers_all_rows_and_the_padding_of_each() -> None:
+    for hidden_size, rows_per_block, shares in ((4096, 1, 2), (128, 16, 1)):
         config = KernelConfig("quantize", hidden_size, quant=SWIZZLED[1], experts=8)
-        grid = launch_recipe(config, Target("sm_90a"))["grid"]
+        grid, unpadded = (
+            launch_recipe(replace(config, quant=quant), Target("sm_90a"))["grid"] for quant in (SWIZZLED[1], NVFP4)
+        )
         for rows in (0, 1, 100):
-            assert evaluate(grid, rows) == -(-rows // rows_per_block)
+            assert evaluate(unpadded, rows) == -(-rows // rows_per_block)
+            assert evaluate(grid, rows) == evaluate(unpadded, rows) + 8 * shares
         assert evaluate(launch_recipe(config, CPU)["grid"], 1000) == 1008
         assert launch_recipe(replace(config, experts=0, quant=SWIZZLED[0]), CPU)["grid"] == "M"
 

@@ -226,6 +226,23 @@ def test_bad_input_is_refused(change: dict[str, Any], message: str, error: Any) 
         grouped_quantize(**(good() | change))
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("shift", [1, 4, 8])
+@pytest.mark.parametrize("layout", ["128x4", "8x4"])
+def test_scales_may_begin_at_any_byte(layout: str, shift: int, device: str) -> None:
+    spec, size = NVFP4.with_layout(layout), 448
+    x, tiles = make_input("random", ROWS, size, "bfloat16"), tile_offsets(spec, OFFSETS)
+    outputs = poisoned_outputs(spec, ROWS, size, EXPERTS)
+    codes, scales = expected(spec, x.astype(np.float32), OFFSETS, outputs, tiles)
+    placed = to_torch(np.resize(outputs["out_scale"], scales.size + shift), device)[shift:].view(scales.shape)
+    made = grouped_quantize(
+        to_torch(x, device), to_torch(int32(*OFFSETS), device), spec=spec, scale_offsets=to_torch(tiles, device),
+        out=to_torch(outputs["out"], device), out_scale=placed,
+    )  # fmt: skip
+    assert_same_bytes(made[0], codes, "codes")
+    assert_same_bytes(made[1], scales, "scales")
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("spec", [*SPECS[1:4], MXFP4.with_layout("8x4"), FP8_GROUP], ids=str)
 @pytest.mark.parametrize("size", [256, 1024, 7168, 65536])
