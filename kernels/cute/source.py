@@ -30,6 +30,7 @@ SHARED_MODULES = (
     "copied_parameters.py",
     "dtypes.py",
     "entry_point.py",
+    "expert_padding.py",
     "extents.py",
     "field_types.py",
     "finish_rules.py",
