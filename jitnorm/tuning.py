@@ -18,11 +18,11 @@ from pathlib import Path
 from jitnorm.fitted_forms import Forms, fitted_schedule, read_forms, second_size_of
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.few_rows import few_rows_schedule
+from jitnorm.kernels.packed_rows import packed_schedule
 from jitnorm.kernels.quant_spec import QuantSpec
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.row_schedule import WARP_LANES, RowSchedule
 from jitnorm.kernels.schedule import why_unfit
-from jitnorm.kernels.short_rows import packed_schedule
 from jitnorm.kernels.side_by_side import meets_side_by_side
 from jitnorm.kernels.tabulated_rows import tabulated_schedule
 from jitnorm.kernels.target import Target

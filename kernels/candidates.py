@@ -12,6 +12,7 @@ from .few_rows import GATED_THREADS
 from .layer_norm_candidates import layer_norm_candidates, sharing_parameters
 from .norm_candidates import clustered_norms, in_cluster, norm_candidates
 from .numerics import ceil_div
+from .packed_rows import packings
 from .registers import (
     MOST_RESIDENT_THREADS,
     groups_of,
@@ -25,7 +26,7 @@ from .row_schedule import WARP_LANES, RowSchedule
 from .rows_ahead import loading_ahead
 from .schedule import CLUSTERS, MAX_WARPS, PREFERRED_WARPS, row_schedule, why_unfit
 from .schedule_form import ScheduleForm
-from .short_rows import packings, small_row_schedule
+from .short_rows import small_row_schedule
 from .side_by_side import meets_side_by_side, side_by_side
 from .split_chunks import may_split
 from .tabulated_rows import tabulated

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from .config import KernelConfig
 from .numerics import ceil_div
+from .packed_rows import packed_streams_schedule
 from .registers import groups_of, held_bytes, most_held_chunks
 from .row_schedule import RowSchedule
-from .short_rows import packed_streams_schedule, small_row_schedule
+from .short_rows import small_row_schedule
 
 _MOST_CHUNKS = 2
 # Rows of up to so many groups have one chunk per lane.

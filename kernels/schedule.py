@@ -13,6 +13,7 @@ from .config import KernelConfig
 from .copied_parameters import why_not_copied
 from .dtypes import DTYPES
 from .numerics import CHUNK_SIZE, ceil_div, round_up
+from .packed_rows import why_not_packed
 from .prenorm_rows import may_hold, prenorm_schedule
 from .registers import (
     groups_of,
@@ -28,7 +29,7 @@ from .resident_rows import why_not_resident
 from .row_parts import has_separate_parts, of_long_row, of_rows_that_fill
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import MOST_SHARING_ROWS, sharing_rows, why_not_ahead
-from .short_rows import SINGLE_WARP_GROUPS, short_row_schedule, why_not_packed
+from .short_rows import SINGLE_WARP_GROUPS, short_row_schedule
 from .skipped_chunks import why_not_skipped
 from .split_chunks import why_not_split
 from .tabulated_rows import why_not_tabulated

@@ -40,6 +40,7 @@ SHARED_MODULES = (
     "launch_recipe.py",
     "mhc_rules.py",
     "numerics.py",
+    "packed_rows.py",
     "prenorm_rows.py",
     "quant_rules.py",
     "quant_spec.py",

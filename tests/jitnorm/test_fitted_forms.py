@@ -61,7 +61,7 @@ def test_rows_of_whole_groups_may_have_forms_of_their_own(shipped: Path) -> None
 
 def test_rows_that_are_longer_or_shorter_than_those_of_any_sample_have_no_form(shipped: Path) -> None:
     write(shipped, "2:1w")
-    assert called(512) == "1x1wp4"  # by a rule
+    assert called(512) == "1x1wqdp4"  # by a rule
     assert called(512 * MOST_GROUPS + 16) == ""
     assert called(512 * MOST_GROUPS - 16) == "16x4"
 

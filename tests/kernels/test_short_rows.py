@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.few_rows import few_rows_schedule
 from jitnorm.kernels.numerics import CHUNK_SIZE, next_power_of_two, round_up
+from jitnorm.kernels.packed_rows import packed_schedule, packings
 from jitnorm.kernels.row_schedule import WARP_LANES
 from jitnorm.kernels.schedule import row_schedule, why_unfit
-from jitnorm.kernels.short_rows import packed_schedule, packings
 from jitnorm.kernels.target import Target
 
 from jitnorm.fitted_forms import form_key
@@ -134,21 +134,46 @@ def test_fewer_rows_do_not_share_warps_so() -> None:
 @pytest.mark.parametrize(
     ("text", "few", "usual"),
     [
-        ("layernorm:hidden_size=448,weight=float32", "1x1wqp2", "1x1wqr2p4"),
-        ("layernorm:hidden_size=128,weight=float32,quant=e4m3/32/ue8m0", "1x1wqp8n8", "1x1wqr2p16n8"),
-        ("rmsnorm:hidden_size=512,quant=e4m3/row/f32", "1x1wqp2", "1x1wqp4"),
-        # A given scale, in blocks of as many threads; none but for many rows if the scale of a row is divided by.
+        ("layernorm:hidden_size=448,weight=float32", "1x1wqp2", "1x1wqdp4"),
+        ("layernorm:hidden_size=128,weight=float32,quant=e4m3/32/ue8m0", "1x1wqp8n8", "1x1wqdp16n8"),
+        ("rmsnorm:hidden_size=512,quant=e4m3/row/f32", "1x1wqp2", "1x1wuqdp4"),
+        # A given scale, in blocks of as many threads; the fast path only for more rows if a row's scale is divided by.
         ("rmsnorm:hidden_size=256,quant=e4m3/tensor/f32", "1x1wqp8n16", ""),
-        ("rmsnorm:hidden_size=448,quant=e2m1/16/e4m3/linear/row", "1x1wp4", "1x1wqp4"),
-        # The fast path gains nothing.
+        ("rmsnorm:hidden_size=448,quant=e2m1/16/e4m3/linear/row", "1x1wp4", "1x1wqdp4"),
+        # The fast path gains nothing, or nothing if rows are few.
         ("layernorm:hidden_size=384,weight=none,modulated=true", "1x1wp4", ""),
-        ("rmsnorm:hidden_size=448,activation=silu,activates_norm=true", "1x1wp4", ""),
-        ("rmsnorm:hidden_size=448,residual=true,quant=e2m1/16/e4m3", "1x1wp4", ""),
+        ("rmsnorm:hidden_size=448,activation=silu,activates_norm=true", "1x1wp4", "1x1wqdp4"),
+        ("rmsnorm:hidden_size=448,residual=true,quant=e2m1/16/e4m3", "1x1wp4", "1x1wqdp4"),
     ],
 )
 def test_short_rows_take_the_fast_path_few_of_them_in_small_blocks(text: str, few: str, usual: str) -> None:
     assert schedule_of(text) == few
     assert few_rows_schedule(KernelConfig.parse(text), HOPPER, "usual") == usual
+
+
+@pytest.mark.parametrize(
+    ("text", "usual"),
+    [
+        ("rmsnorm:hidden_size=320,quant=e4m3/32/ue8m0", "1x1wuqdp8n20"),
+        ("layernorm:hidden_size=64,weight=float32", "1x1wqdp32n4"),
+        ("layernorm:hidden_size=512,weight=float32,gate_bias=true,residual=true", "1x1qdp4"),
+        ("rmsnorm:hidden_size=384,streams=2", "1x3dp16n8"),
+        ("rmsnorm:hidden_size=448,streams=2", "1x1dp4"),
+        ("rmsnorm:hidden_size=384,streams=4", "1x1wqdp4"),
+        # Small blocks of rows side by side, norms that hardly wait, and rows of less than a sector do not.
+        ("rmsnorm:hidden_size=384", ""),
+        ("rmsnorm:hidden_size=448,weight=none", "1x1wp4"),
+        ("rmsnorm:hidden_size=48", "1x1wp32n4"),
+    ],
+)
+def test_norms_signal_late_unless_they_are_few(text: str, usual: str) -> None:
+    assert few_rows_schedule(KernelConfig.parse(text), HOPPER, "usual") == usual
+
+
+def test_many_rows_of_two_streams_have_three_chunks_per_lane_where_that_leaves_none_idle() -> None:
+    found = [schedule_of(f"rmsnorm:hidden_size={size},streams=2,many_rows=true") for size in (256, 272, 384, 400)]
+    assert found == ["1x1wp8n16", "1x3qp8n8", "1x3qp8n8", "1x1wp4"]
+    assert schedule_of("rmsnorm:hidden_size=384,streams=4,many_rows=true") == "1x1wqp4"
 
 
 @pytest.mark.parametrize(

@@ -63,24 +63,24 @@ def test_rows_that_meet_lie_so_where_a_quarter_of_the_lanes_would_be_idle(text: 
 @pytest.mark.parametrize(
     ("text", "few", "usual", "many"),
     [
-        ("rmsnorm:hidden_size=320", "1x1wqp8n20", "", "1x1wqp8n20"),
-        ("rmsnorm:hidden_size=192,quant=e4m3/32/ue8m0", "1x1wuqp8n12", "", "1x3wup32n4"),
-        ("rmsnorm:hidden_size=320,residual=true", "1x1wqp8n20", "", "1x1wqp8n20"),
+        ("rmsnorm:hidden_size=320", "1x1wqp8n20", "1x1wqdp8n20", "1x1wqp8n20"),
+        ("rmsnorm:hidden_size=192,quant=e4m3/32/ue8m0", "1x1wuqp8n12", "1x1wuqdp8n16", "1x3wup32n4"),
+        ("rmsnorm:hidden_size=320,residual=true", "1x1wqp8n20", "1x1wqdp8n20", "1x1wqp8n20"),
         ("rmsnorm:hidden_size=384,gate=norm", "1x1wqp4n24", "", "1x1wqp4n24"),
         # The scale of a row is found after its statistic.
-        ("rmsnorm:hidden_size=320,quant=e2m1/16/e4m3/linear/row", "1x1wp4", "1x1wqp8n20", "1x3wp16n8"),
-        ("rmsnorm:hidden_size=320,quant=e4m3/row/f32", "1x1wuqp8n20", "1x1wqp4", "1x3wup16n8"),
+        ("rmsnorm:hidden_size=320,quant=e2m1/16/e4m3/linear/row", "1x1wp4", "1x1wqdp8n20", "1x3wp16n8"),
+        ("rmsnorm:hidden_size=320,quant=e4m3/row/f32", "1x1wuqp8n20", "1x1wuqdp4", "1x3wup16n8"),
         ("quantize:hidden_size=320,weight=none,quant=e4m3/row/f32", "1x1p8n20", "", "1x1p8n20"),
-        ("layernorm:hidden_size=320,weight=float32", "1x1wqp2", "1x1wqp8n20", "1x3qp16n8"),
-        ("layernorm:hidden_size=320,weight=none,bias=false", "1x1wqp2", "1x1wqp8n20", "1x1wqp8n20"),
+        ("layernorm:hidden_size=320,weight=float32", "1x1wqp2", "1x1wqdp8n20", "1x3qp16n8"),
+        ("layernorm:hidden_size=320,weight=none,bias=false", "1x1wqp2", "1x1wqdp8n20", "1x1wqp8n20"),
         # Nothing is found of rows with separate parts.
         (SWIGLU.format(384), "1x1wp4", "1x1p8n24", "1x1p8n24"),
         (ALONE.format(320), "1x1wp4", "1x1p8n20", "1x1p8n20"),
         # Heads to rotate have as many lanes as they need, and longer rows fill the lanes that others have, too.
         ("quantize:hidden_size=192,angles=bfloat16,rope=neox,pair=true", "1x1wp8n16", "", "1x1wp8n16"),
-        ("rmsnorm:hidden_size=448", "1x1wulp2", "1x1wp4", "1x1wp4"),
-        ("rmsnorm:hidden_size=80", "1x1wulp8n8", "1x1wp16n8", "1x1wp16n8"),
-        ("rmsnorm:hidden_size=320,weights=2", "1x1wp4", "", "1x1wp4"),
+        ("rmsnorm:hidden_size=448", "1x1wulp2", "1x1wqdp4", "1x1wp4"),
+        ("rmsnorm:hidden_size=80", "1x1wulp8n8", "1x1wqdp16n8", "1x1wp16n8"),
+        ("rmsnorm:hidden_size=320,weights=2", "1x1wp4", "1x1wqdp4", "1x1wp4"),
     ],
 )
 def test_short_rows_lie_side_by_side_where_they_gain(text: str, few: str, usual: str, many: str) -> None:
