@@ -64,8 +64,7 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
         ['2x2wqgo16', '2x2wqg', '2x2qg', '2x2uqgo16']
     """
     config = replace(config, schedule="")
-    is_small = groups_of(config) == 1
-    if target.is_cpu or not config.is_row_wise or config.backward or (is_small and row_class != "many"):
+    if target.is_cpu or not config.is_row_wise or config.backward:
         return []
     of_rule = row_schedule(config, target)
     known = {with_room_for_weight(config, of_rule) if of_rule.holds_row else None}
@@ -84,7 +83,10 @@ def _proposed(config: KernelConfig, target: Target, row_class: str) -> Iterator[
     yield from (tabulated(config, chunks) for chunks in (1, 2))
     if groups_of(config) == 1:
         yield from _sharing_warps(config)
-        yield from sharing_parameters(config, target, RowSchedule(1, 1))
+        if row_class == "many":
+            yield from sharing_parameters(config, target, RowSchedule(1, 1))
+        else:
+            yield from _beside_or_late(config)
         return
     yield from _sharing_clusters(config, row_class)
     if config.op == "layernorm":
@@ -144,6 +146,18 @@ def _sharing_warps(config: KernelConfig) -> Iterator[RowSchedule]:
         yield each
         yield replace(each, rows_per_block=2 * each.rows_per_block)
         yield replace(each, rows_at_once=2)
+
+
+def _beside_or_late(config: KernelConfig) -> Iterator[RowSchedule]:
+    """The same for fewer rows: side by side if nothing is found of them; norms take the fast path and signal late."""
+    if has_separate_parts(config):
+        yield from filter(None, (side_by_side(config, *each) for each in product((1, 2), (128, 256))))
+    for each in (small_row_schedule(config), *packings(config)) if config.normalizes else ():
+        for threads, (is_early, is_unpacked) in product((128, 256), product((True, False), repeat=2)):
+            yield replace(
+                each, prefetches_weight=is_early, keeps_unpacked=is_unpacked, takes_fast_path=True,
+                favours_latency=False, signals_late=config.pdl, rows_per_block=threads // each.lanes_per_row,
+            )  # fmt: skip
 
 
 def _sharing_clusters(config: KernelConfig, row_class: str) -> Iterator[RowSchedule]:

@@ -13,6 +13,7 @@ from statistics import geometric_mean, median
 
 from jitnorm.fitted_forms import BY_RULE, form_key
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.registers import groups_of
 from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.schedule import row_schedule
 from jitnorm.kernels.schedule_form import ScheduleForm
@@ -78,12 +79,13 @@ def key_of(config: KernelConfig) -> KernelConfig:
 
 
 def read_samples(paths: Iterable[Path]) -> list[Sample]:
-    """The samples in files of `schedule_regret.py`, whose first lines describe the machine."""
+    """The samples in files of `schedule_regret.py`, whose first lines describe the machine, of rows that have forms."""
     found: list[Sample] = []
     for path in paths:
         head, *lines = path.read_text(encoding="utf-8").splitlines()
         machine = json.loads(head)
-        found.extend(Sample.of_line(line, machine) for line in lines)
+        samples = (Sample.of_line(line, machine) for line in lines)
+        found.extend(sample for sample in samples if groups_of(sample.config) > 1)
     return found
 
 

@@ -39,9 +39,17 @@ def test_there_are_candidates_for_usual_rows_and_none_where_nothing_can_be_chose
     short = KernelConfig.parse("rmsnorm:hidden_size=384,quant=e2m1/16,many_rows=true")
     small = {str(each) for each in candidates(short, HOPPER, "many")}
     assert {"1x1wqp4", "1x2wup8n16", "1x3wup32n8"} <= small
-    for text in ("rmsnorm:hidden_size=512", "interleave:hidden_size=4096"):
+    for text in ("rmsnorm:hidden_size=128,pair=true,rope=neox,angles=bfloat16", "interleave:hidden_size=4096"):
         assert candidates(KernelConfig.parse(text), HOPPER) == []
     assert candidates(KernelConfig("rmsnorm", 4096), Target("cpu")) == []
+
+
+def test_short_rows_that_are_not_many_lie_side_by_side_or_signal_late() -> None:
+    norm = KernelConfig.parse("rmsnorm:hidden_size=448,quant=e2m1/16/e4m3,pdl=true")
+    assert {"1x1wuqdp4", "1x1wqdp8", "1x2wqdp8n16"} <= {str(each) for each in candidates(norm, HOPPER, "few")}
+    assert not [each for each in candidates(norm, HOPPER, "many") if each.signals_late]
+    parted = KernelConfig.parse("quantize:hidden_size=320,weight=none,gate_columns=320,quant=e2m1/16/e4m3")
+    assert {"1x1p8n20", "1x2p16n12"} <= {str(each) for each in candidates(parted, HOPPER, "few")}
 
 
 def test_few_gated_rows_have_candidates_that_signal_before_their_activations() -> None:

@@ -153,7 +153,7 @@ def test_an_op_that_cannot_have_a_size_is_left_out_and_the_others_are_measured(
     [
         (("--ops", "softmax"), "ops: is 'softmax'; allowed are rmsnorm, add_rmsnorm"),
         (("--hidden-sizes", "wide"), "hidden_sizes: is 'wide'; write sizes such as 4096,8192"),
-        (("--hidden-sizes", "512", "--row-classes", "few"), "hidden_sizes: offer no choice of schedules"),
+        (("--hidden-sizes", "65536", "--row-classes", "usual"), "hidden_sizes: offer no choice of schedules"),
         (("--row-classes", "most"), "row_classes: is 'most'; allowed are fewest, few, some, several, usual, many"),
         (("--backend", "cute"), "backend: is 'cute'; only nvrtc and nvcc have schedules"),
     ],

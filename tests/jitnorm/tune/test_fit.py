@@ -176,6 +176,14 @@ def test_samples_are_read_without_disturbed_times(tmp_path: Path) -> None:
     assert forms_in([found]) == ["1", BY_RULE]
 
 
+def test_rows_of_up_to_a_group_are_no_samples_because_they_have_no_forms(tmp_path: Path) -> None:
+    path, sizes = tmp_path / "regret.jsonl", (384, 512, 528)
+    facts = [{"op": "rmsnorm", "config": str(KernelConfig("rmsnorm", size)), "row_class": "usual"} for size in sizes]
+    lines = [{"device": "H200"}, *({**each, "schedule": "", "times": {"": [1.0]}} for each in facts)]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert [each.config.hidden_size for each in read_samples([path])] == [528]
+
+
 def test_forms_are_considered_that_were_nearly_the_fastest_in_four_samples_or_of_few_in_one_of_a_hundred() -> None:
     usual, other = sample(8, {"1w": 0.0, "2": 0.03}), sample(8, {"1w": 0.03, "2": 0.0})
     assert forms_in([usual]) == ["1w", BY_RULE]

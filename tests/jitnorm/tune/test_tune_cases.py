@@ -80,7 +80,7 @@ def test_without_names_the_usual_ones_are_tuned() -> None:
     found = plan([], [], [], HOPPER).cases
     assert len(found) == len(USUAL_OPS) * sum(len(classes_of(size)) for size in HIDDEN_SIZES)
     assert {case.op for case in found} == set(USUAL_OPS)
-    assert plan([], [512], ["few"], HOPPER).cases == []
+    assert plan([], [65536], ["usual"], HOPPER).cases == []
 
 
 @pytest.mark.parametrize(("ops", "row_classes", "name"), [(["softmax"], [], "ops"), ([], ["most"], "row_classes")])
@@ -95,14 +95,14 @@ def test_the_launcher_numbers_the_classes_alike() -> None:
 
 
 def test_a_size_that_an_op_cannot_have_is_left_out_with_the_reason_and_the_others_go_on() -> None:
-    found = plan(["rmsnorm", "rmsnorm fp8 128", "rmsnorm nvfp4"], [2880, 4096, 512], ["few"], HOPPER)
-    assert [(case.op, case.config.hidden_size) for case in found.cases if case.row_class == "few"] == [
+    found = plan(["rmsnorm", "rmsnorm fp8 128", "rmsnorm nvfp4"], [2880, 4096, 65536], ["usual"], HOPPER)
+    assert [(case.op, case.config.hidden_size) for case in found.cases] == [
         ("rmsnorm", 2880), ("rmsnorm", 4096), ("rmsnorm fp8 128", 4096), ("rmsnorm nvfp4", 2880),
         ("rmsnorm nvfp4", 4096),
     ]  # fmt: skip
     reasons = [line.partition(": ") for line in found.left_out]
     assert [what for what, _, _ in reasons] == [
-        "rmsnorm at 512", "rmsnorm fp8 128 at 2880", "rmsnorm fp8 128 at 512", "rmsnorm nvfp4 at 512",
+        "rmsnorm at 65536", "rmsnorm fp8 128 at 2880", "rmsnorm fp8 128 at 65536", "rmsnorm nvfp4 at 65536",
     ]  # fmt: skip
     assert reasons[0][2] == "no such call has a choice of schedules"
     assert "is 2880, not a multiple of block_size 128" in reasons[1][2]
