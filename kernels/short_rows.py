@@ -211,8 +211,8 @@ def _signalling_late(config: KernelConfig, usual: RowSchedule) -> RowSchedule:
     """
     if config.streams:
         return of_streams(config, replace(small_row_schedule(config), signals_late=True))
-    late, lies_beside = replace(usual, takes_fast_path=True, signals_late=True), usual.lanes_per_row not in LANES
-    if lies_beside and usual.lanes_per_row < WARP_LANES:
+    late = replace(usual, takes_fast_path=True, signals_late=True)
+    if usual.lanes_per_row not in (*LANES, WARP_LANES):
         if usual.threads >= BLOCK_THREADS:
             return late
         if 2 * usual.lanes_per_row > WARP_LANES:

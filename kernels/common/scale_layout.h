@@ -70,14 +70,14 @@ JITNORM_INLINE void pad_tiles(const Arguments& a, int thread, int threads) {
   const bool is_aligned = reinterpret_cast<UInt64>(tiles) % sizeof(FourRows) == 0;
   for (int four = thread % kFours; four < kFours; four += threads) {
     const int first = kStep == 1 ? 4 * four : four;  // of four rows, kStep apart
-    const int kept = rows <= first ? 0 : (rows - first + kStep - 1) / kStep;
+    const int count = rows <= first ? 0 : (rows - first + kStep - 1) / kStep, kept = count < 4 ? count : 4;
     Scale* scales = tiles + 16 * four;
     // Without a branch in the loop: the blocks that pad for experts have little else to do.
     for (int tile = thread / kFours; is_aligned && tile < kTiles; tile += sharing) {
-      FourRows& rows = *reinterpret_cast<FourRows*>(scales + tile * kTileBytes);
-      if (kept == 0) rows = FourRows{};
-      if (kept % 2 != 0) rows.scales[kept] = 0;
-      if (kept == 1 || kept == 2) reinterpret_cast<TwoRows*>(&rows)[1] = TwoRows{};
+      FourRows& padded = *reinterpret_cast<FourRows*>(scales + tile * kTileBytes);
+      if (kept == 0) padded = FourRows{};
+      if (kept % 2 != 0) padded.scales[kept] = 0;
+      if (kept == 1 || kept == 2) reinterpret_cast<TwoRows*>(&padded)[1] = TwoRows{};
     }
     for (int tile = thread / kFours; !is_aligned && tile < kTiles; tile += sharing) {
       for (int k = 4 * kept; k < 16; ++k) scales[tile * kTileBytes + k] = Scale{};

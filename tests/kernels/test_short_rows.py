@@ -160,7 +160,7 @@ def test_short_rows_take_the_fast_path_few_of_them_in_small_blocks(text: str, fe
         ("rmsnorm:hidden_size=384,streams=2", "1x3dp16n8"),
         ("rmsnorm:hidden_size=448,streams=2", "1x1dp4"),
         ("rmsnorm:hidden_size=384,streams=4", "1x1wqdp4"),
-        # Small blocks of rows side by side, norms that hardly wait, and rows of less than a sector do not.
+        # Small blocks of rows side by side, norms without a weight, and the shortest rows do not.
         ("rmsnorm:hidden_size=384", ""),
         ("rmsnorm:hidden_size=448,weight=none", "1x1wp4"),
         ("rmsnorm:hidden_size=48", "1x1wp32n4"),
