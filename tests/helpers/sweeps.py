@@ -1,9 +1,9 @@
 """Sweeps: tests of one property at each point of a grid, of which a run takes only some points.
 
-`tests/sweeps.txt` names them. A run has a turn, by default the day, and takes every 24th case of each sweep, so that 24
-turns take them all. Of four turns, one takes the tests that need the wheels of a release, which take a core two minutes
-to build, and each of the others a third of the long tests, which `tests/long.txt` names. What a run leaves to others is
-marked `exhaustive`.
+`tests/sweeps.txt` names them. A run has a turn, by default the day, and takes every 48th case of each sweep, so that 48
+turns take them all. Of eight turns, one takes the tests that need the wheels of a release, which take a core two
+minutes to build, and each of the others a seventh of the long tests, which `tests/long.txt` names. What a run leaves to
+others is marked `exhaustive`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zlib import crc32
 
 import pytest
 
-TURNS, TURNS_OF_LONG = 24, 4
+TURNS, TURNS_OF_LONG = 48, 8
 _WHEELS = "dist"  # the fixture (tests/helpers/wheel_fixtures.py)
 
 
