@@ -19,6 +19,7 @@ from .config import KernelConfig
 from .copied_parameters import copied_bytes
 from .expert_padding import padding_blocks
 from .extents import ROWS, Extent, shape
+from .factor_blocks import MIXING_THREADS, factor_rows
 from .interface import interface, tensor_arguments
 from .item_ops import item_count, item_size, item_threads
 from .numerics import ceil_div
@@ -26,7 +27,7 @@ from .row_counts import ELEMENTS_PER_THREAD, grid_size, rows_of_part
 from .row_parts import has_separate_parts
 from .row_schedule import RowSchedule
 from .rows_ahead import staged_bytes
-from .schedule import ITEM_THREADS, MASKED_THREADS, MIXING_THREADS, row_schedule, shared_amax_bytes
+from .schedule import ITEM_THREADS, MASKED_THREADS, row_schedule, shared_amax_bytes
 from .target import Target
 
 # Raised whenever an older launcher could not run a new recipe, or would run it incorrectly.
@@ -87,8 +88,8 @@ def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = N
         most = MASKED_THREADS // schedule.threads
     if config.prenorm:
         most = most or MIXING_THREADS // (schedule.threads * schedule.blocks_per_row)
-    elif config.sinkhorn:  # the first blocks compute factors, one thread per row
-        rows = ROWS.ceil_div(schedule.threads * schedule.blocks_per_row) + rows
+    elif config.sinkhorn:
+        rows = ROWS.ceil_div(factor_rows(schedule)) + rows
     if most is not None:
         rows = rows.at_most(most)
     grid = rows if schedule.blocks_per_row == 1 else rows * schedule.blocks_per_row

@@ -60,9 +60,6 @@ _HEAVY_WARPS = 9
 _LEAST_SHARING_THREADS = 512
 # Threads of a launch whose rows are counted by a mask: as many as the largest GPUs run at once.
 MASKED_THREADS = 1 << 18
-# Threads of a launch that computes factors of streams from their squares, if the schedule does not say how many run at
-# once: few enough that blocks have several rows, whose factors they compute together.
-MIXING_THREADS = 1 << 20
 
 
 def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from .config import KernelConfig
 from .constant import Constant, boolean, integer
 from .expert_padding import padding_blocks, padding_shares
+from .factor_blocks import factor_rows
 from .registers import MAX_PREFETCHED_BYTES
 from .reordered_values import reorders_values
 from .row_parts import has_separate_parts
@@ -47,6 +48,8 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
     if config.experts:
         yield integer("kPaddingBlocks", padding_blocks(config, schedule))
         yield integer("kPaddingShares", padding_shares(config, schedule))
+    if config.sinkhorn:
+        yield integer("kFactorRows", factor_rows(schedule))
     if shares_parameters(config, schedule):
         yield integer("kSharedChunks", shared_chunks(schedule))
     if schedule.copies_parameters:

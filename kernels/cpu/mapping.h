@@ -32,6 +32,6 @@ JITNORM_FORCE_INLINE void load_row<Combine::kMapped>(const Arguments& a, Int64 r
   float factors[kStreams];
   for (int s = 0; s < kStreams; ++s) factors[s] = factor_of_stream(a, Logit::of(a, row, kBefore, s), rstd);
   mix_streams(x, factors, h);
-  write_mixes(a, row, rstd);
+  write_mixes(a, row, MixLogits::of(a, row), rstd);
 }
 #endif

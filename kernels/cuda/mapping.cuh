@@ -23,28 +23,39 @@ JITNORM_INLINE void forget_unpacked(MappedChunk& h) {
   for (int s = 0; s < kStreams; ++s) forget_unpacked(h.streams[s]);
 }
 
+// Neighbouring lanes of a row compute a factor each, where their number allows it, and give it to the others: 70 of 360
+// instructions less for four streams and one chunk per lane.
+constexpr bool kSharesFactors = kLanesPerRow % kStreams == 0 && (kStreams & (kStreams - 1)) == 0;
+constexpr int kFactorsPerLane = kSharesFactors ? 1 : kStreams;
+
 // Hyper-connections (mHC): the same sum, with factors computed from projections.
 template <>
 struct RowSource<Combine::kMapped> {
   typedef MappedChunk Held;
 
   const Input* input;
-  Logit logits[kStreams];  // loaded before the row, which hides it
-  float rstd;              // the divisor of projections, once it is known
+  Logit logits[kFactorsPerLane];  // loaded before the row, which hides it
+  float rstd;                     // the divisor of projections, once it is known
   float factors[kStreams];
 
   JITNORM_INLINE static RowSource of(const Arguments& a, Int64 row) {
     RowSource source{};
     source.input = a.input + row_offset(row, a.extents, a.input_strides);
+    const int first = kSharesFactors ? threadIdx.x % kStreams : 0;
     JITNORM_UNROLL
-    for (int s = 0; s < kStreams; ++s) source.logits[s] = Logit::of(a, row, kBefore, s);
+    for (int i = 0; i < kFactorsPerLane; ++i) source.logits[i] = Logit::of(a, row, kBefore, first + i);
     return source;
   }
 
   JITNORM_INLINE void find_factors(const Arguments& a, float reciprocal_rms) {
     rstd = reciprocal_rms;
+    float own[kFactorsPerLane];
     JITNORM_UNROLL
-    for (int s = 0; s < kStreams; ++s) factors[s] = factor_of_stream(a, logits[s], rstd);
+    for (int i = 0; i < kFactorsPerLane; ++i) own[i] = factor_of_stream(a, logits[i], rstd);
+    JITNORM_UNROLL
+    for (int s = 0; s < kStreams; ++s) {
+      factors[s] = kSharesFactors ? __shfl_sync(kFullWarp, own[0], s, kStreams) : own[s % kFactorsPerLane];
+    }
   }
 
 #ifdef JITNORM_SUMS_FIRST

@@ -31,6 +31,7 @@ SHARED_MODULES = (
     "dtypes.py",
     "entry_point.py",
     "expert_padding.py",
+    "factor_blocks.py",
     "extents.py",
     "field_types.py",
     "finish_rules.py",

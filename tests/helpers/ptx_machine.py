@@ -359,10 +359,11 @@ class _Machine(Numbers):
         source = self.registers[operands[1]]
         by, lane = self.read(operands[2], 32).astype(np.int64), self.active % 32
         first = self.active - lane
+        segment = self.read(operands[3], 32).astype(np.int64) >> 8 & 31  # the bits of a lane that its partner has, too
         partner = {
             "bfly": self.active ^ by,
             "up": np.where(lane < by, self.active, self.active - by),
-            "idx": first + by % 32,
+            "idx": first + (lane & segment | by & ~segment & 31),
         }
         self.write(operands[0].partition("|")[0], source[partner[modifiers[1]]])
 

@@ -154,6 +154,30 @@ def test_blocks_of_several_rows_find_the_factors_of_each() -> None:
         assert_same(config, Target("sm_90a"), 70, "nan", most_blocks=2, is_cuda=True)
 
 
+# Rows that share a warp, a block, a cluster: as many as one block has factors of, one more, and several times as many.
+FACTORS_BESIDE_ROWS = (
+    ("quantize:hidden_size=64,streams=4,sinkhorn=2", (1, 64, 65, 700)),
+    ("quantize:hidden_size=600,streams=2,sinkhorn=1,schedule=2x1", (64, 65, 130)),
+    ("quantize:hidden_size=600,streams=3,sinkhorn=1,schedule=2x1b2", (65, 70)),
+)
+
+
+@pytest.mark.parametrize(("text", "counts"), FACTORS_BESIDE_ROWS)
+def test_each_row_has_its_factors_whichever_block_computes_them(text: str, counts: tuple[int, ...]) -> None:
+    for rows in counts:
+        assert_same(KernelConfig.parse(text), Target("sm_90a"), rows, "nan", is_cuda=True)
+
+
+def test_each_of_many_rows_has_its_factors() -> None:
+    assert_same(
+        KernelConfig.parse("quantize:hidden_size=16,streams=4,sinkhorn=1"),
+        Target("sm_90a"),
+        33000,
+        "random",
+        is_cuda=True,
+    )
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("size", "streams", "dtype", "splits"),
