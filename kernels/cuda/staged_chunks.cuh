@@ -18,6 +18,7 @@ template <typename StagedChunk>
 JITNORM_INLINE void take_chunk(const uint4* from, int lane, StagedChunk& to) {
   constexpr int kAccesses = kAccessesOf<StagedChunk>;
   uint4* accesses = reinterpret_cast<uint4*>(&to);
+  const int order = lane / (8 / kAccesses) % kAccesses;  // which place_of_access has for all accesses of a lane
   JITNORM_UNROLL
-  for (int i = 0; i < kAccesses; ++i) accesses[i] = from[place_of_access<kAccesses>(lane * kAccesses + i)];
+  for (int i = 0; i < kAccesses; ++i) accesses[i] = from[lane * kAccesses + (i ^ order)];
 }
