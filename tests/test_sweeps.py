@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from golden_cases import QuantCase, all_cases, quant_cases
 from golden_ops import OPS
-from sweeps import LONG, NAMES, TURNS, TURNS_OF_LONG, mark_the_rest
+from sweeps import LONG, NAMES, TURNS, TURNS_OF_LONG, TURNS_OF_SWEEPS, mark_the_rest
 
 TESTS = Path(__file__).parent
 TEXTS = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")]
@@ -42,37 +42,42 @@ def taken(cases: list[Any], turn: int, test: str = min(NAMES), **options: bool) 
     return [case for case, item in zip(cases, items, strict=True) if not item.is_left_out]
 
 
+def with_wheels(turn: int) -> bool:
+    return turn % (1 + TURNS_OF_LONG) == 0
+
+
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 100])
-def test_each_turn_has_a_case_and_successive_ones_have_all(count: int) -> None:
+def test_each_turn_without_wheels_has_a_case_and_successive_ones_have_all(count: int) -> None:
     for first in (0, 739580):
-        turns = [taken(list(range(count)), first + turn) for turn in range(TURNS)]
-        assert min(map(len, turns)) >= 1
-        assert max(map(len, turns)) <= -(-count // TURNS)
-        assert {case for turn in turns for case in turn} == set(range(count))
+        found = [taken(list(range(count)), turn) for turn in range(first, first + TURNS) if not with_wheels(turn)]
+        assert min(map(len, found)) >= 1
+        assert max(map(len, found)) <= -(-count // TURNS_OF_SWEEPS)
+        assert set(chain(*found)) == set(range(count))
 
 
 def test_a_turn_does_not_follow_the_grid() -> None:
     grid = [(size, dtype) for size in range(400) for dtype in range(8)]
     for turn in range(TURNS):
-        assert {dtype for _, dtype in taken(grid, turn)} == set(range(8))
+        assert {dtype for _, dtype in taken(grid, turn)} == (set() if with_wheels(turn) else set(range(8)))
 
 
 def test_of_eight_turns_one_has_the_tests_of_wheels_and_the_others_all_long_ones() -> None:
     found = []
-    for turn in range(739584, 739584 + TURNS_OF_LONG):
+    for turn in range(739584, 739584 + 1 + TURNS_OF_LONG):
         items = [*(Item(name) for name in sorted(LONG)), *(Item(f"test_wheel_{i}", fixture="dist") for i in range(3))]
         mark_the_rest(items, turn)  # type: ignore[arg-type]
         found.append([item.nodeid.partition("::")[2] for item in items if not item.is_left_out])
     of_wheels, *of_others = found
     assert of_wheels == ["test_wheel_0", "test_wheel_1", "test_wheel_2"]
-    assert all(len(names) >= len(LONG) // (TURNS_OF_LONG - 1) for names in of_others)
+    assert all(len(names) >= len(LONG) // TURNS_OF_LONG for names in of_others)
     assert sorted(chain(*of_others)) == sorted(LONG)
 
 
 def test_tests_that_are_no_sweep_and_those_for_gpus_are_left_alone() -> None:
     cases = list(range(100))
-    assert taken(cases, 0, test="test_of_something_else") == cases
-    assert taken(cases, 0, is_gpu=True) == cases
+    for turn in (0, 1):
+        assert taken(cases, turn, test="test_of_something_else") == cases
+        assert taken(cases, turn, is_gpu=True) == cases
 
 
 @pytest.mark.parametrize("turn", range(TURNS))

@@ -1,9 +1,9 @@
 """Sweeps: tests of one property at each point of a grid, of which a run takes only some points.
 
-`tests/sweeps.txt` names them. A run has a turn, by default the day, and takes every 48th case of each sweep, so that 48
-turns take them all. Of eight turns, one takes the tests that need the wheels of a release, which take a core two
-minutes to build, and each of the others a seventh of the long tests, which `tests/long.txt` names. What a run leaves to
-others is marked `exhaustive`.
+`tests/sweeps.txt` names them. A run has a turn, by default the day. Of eight turns, one takes the tests that need the
+wheels of a release, which take a core two minutes to build, and of sweeps only what no run is without. Each of the
+others takes every 42nd case of each sweep, and a seventh of the long tests, which `tests/long.txt` names; 48 turns take
+all. What a run leaves to others is marked `exhaustive`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from zlib import crc32
 
 import pytest
 
-TURNS, TURNS_OF_LONG = 48, 8
+TURNS_OF_LONG = 7
+TURNS_OF_SWEEPS = 6 * TURNS_OF_LONG
+TURNS = TURNS_OF_SWEEPS // TURNS_OF_LONG * (1 + TURNS_OF_LONG)  # with those of wheels
 _WHEELS = "dist"  # the fixture (tests/helpers/wheel_fixtures.py)
 
 
@@ -46,13 +48,17 @@ def mark_the_rest(items: list[pytest.Item], turn: int) -> None:
             long.append(item)
         elif is_case and test in NAMES:
             kinds[name, _kind(item)].append(item)
-    long_turn = turn % TURNS_OF_LONG
-    others = [*of_wheels, *rest(long, long_turn, TURNS_OF_LONG - 1)] if long_turn else long
-    for item in chain(others, *(rest(cases, turn) for cases in kinds.values())):
+    round_of_turns, place = divmod(turn, 1 + TURNS_OF_LONG)
+    others = round_of_turns * TURNS_OF_LONG + place - 1  # turns before, without those of wheels
+    if place == 0:
+        left = chain(long, *(rest(cases, turn) if kind else cases for (_, kind), cases in kinds.items()))
+    else:
+        left = chain(of_wheels, rest(long, others, TURNS_OF_LONG), *(rest(cases, others) for cases in kinds.values()))
+    for item in left:
         item.add_marker(pytest.mark.exhaustive)
 
 
-def rest(cases: list[pytest.Item], turn: int, most_turns: int = TURNS) -> list[pytest.Item]:
+def rest(cases: list[pytest.Item], turn: int, most_turns: int = TURNS_OF_SWEEPS) -> list[pytest.Item]:
     """The cases that are not those of a turn, which has at least one."""
     # In an order that does not follow the grid, else a turn could have one dtype, or one layout.
     cases = sorted(cases, key=lambda item: crc32(item.nodeid.encode()))
