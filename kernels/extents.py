@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import add, mul
+from operator import add, mod, mul
 from typing import Any
 
 from .numerics import ceil_div, round_up
@@ -45,10 +45,13 @@ class Extent(ABC):
         """The form in launch recipes: a number, the name of a symbol, or ``[operator, operand, operand]``."""
 
     def __add__(self, other: Extent | int) -> Extent:
-        return Operation(_ADD, self, extent(other))
+        return self if other == 0 else Operation(_ADD, self, extent(other))
 
     def __mul__(self, other: Extent | int) -> Extent:
         return Operation(_MULTIPLY, self, extent(other))
+
+    def __mod__(self, divisor: int) -> Extent:
+        return Operation(_REMAINDER, self, Number(divisor))
 
     def at_most(self, limit: int) -> Extent:
         """The minimum of the extent and a limit."""
@@ -113,6 +116,7 @@ _ADD = _Operator("+", add, "({a} + {b})")
 _MULTIPLY = _Operator("*", mul, "({a} * {b})")
 _MIN = _Operator("min", min, "({a} < {b} ? {a} : {b})")
 _CEIL_DIV = _Operator("ceil_div", ceil_div, "(({a} + {b} - 1) / {b})")
+_REMAINDER = _Operator("%", mod, "({a} % {b})")
 _ROUND_UP = _Operator("round_up", round_up, "((({a} + {b} - 1) / {b}) * {b})")
 
 

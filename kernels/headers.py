@@ -24,6 +24,7 @@ CONDITIONS = {
     "JITNORM_MIXES_PRECISIONS": "kMixesPrecisions = true",  # instructions add 16-bit floats and products to floats
     "JITNORM_ROUNDS": "Rounding kRounding",  # values are rounded before they are encoded
     "JITNORM_EXPERTS": "kExperts",
+    "JITNORM_PADS": "kPaddingBlocks",  # scales are padded by blocks of their own, or by those that stay
     "JITNORM_GATHERS": "kGathers",
     "JITNORM_MIXES_LAYER": "kMixesLayer",
     "JITNORM_GIVEN_SCALES": "Encoding::kGivenScales",

@@ -17,12 +17,12 @@ from .arguments import WIDEST_ACCESS, Argument, ScalarArgument
 from .backward import rows_of_pack, segments
 from .config import KernelConfig
 from .copied_parameters import copied_bytes
-from .expert_padding import padding_blocks
 from .extents import ROWS, Extent, shape
 from .factor_blocks import MIXING_THREADS, factor_rows
 from .interface import interface, tensor_arguments
 from .item_ops import item_count, item_size, item_threads
 from .numerics import ceil_div
+from .padding import padding_blocks, padding_turns
 from .row_counts import ELEMENTS_PER_THREAD, grid_size, rows_of_part
 from .row_parts import has_separate_parts
 from .row_schedule import RowSchedule
@@ -31,7 +31,7 @@ from .schedule import ITEM_THREADS, MASKED_THREADS, row_schedule, shared_amax_by
 from .target import Target
 
 # Raised whenever an older launcher could not run a new recipe, or would run it incorrectly.
-LAUNCHER_ABI = 10
+LAUNCHER_ABI = 11
 ENTRY = "jitnorm_kernel"
 # No tensor reaches further: no machine has longer addresses.
 MOST_BYTES = 1 << 57
@@ -50,9 +50,7 @@ def launch_recipe(config: KernelConfig, target: Target) -> dict[str, Any]:
         "arguments": [_argument(argument, config) for argument in interface(config) if argument.is_present],
     }
     if target.is_cpu:
-        grid = _row_grid(config, 1) if items is None else items
-        if config.experts:  # the padding of each follows all rows
-            grid = grid + config.experts
+        grid = _row_grid(config, 1, padding_turns(config)) if items is None else items
         if config.amax_parts:
             grid = _row_grid(config, rows_of_part(config)).at_most(config.amax_parts)
         return {**recipe, "device": "cpu", "grid": grid.to_json(), "grain": _grain(config)}
@@ -80,10 +78,10 @@ def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = N
     """Grid, block and cluster of a kernel of rows, with at most so many blocks or clusters."""
     if config.amax_parts:
         most = max(1, config.amax_parts // schedule.blocks_per_row)
+    # Blocks of which there are at most so many go from row to row, and pad scales together.
+    padding = padding_blocks(config, schedule) if most is None else 0
     of_block = 1 if schedule.loads_ahead or config.amax_parts else schedule.rows_per_block * schedule.rows_at_once
-    rows = _row_grid(config, of_block)
-    if padding := padding_blocks(config, schedule):
-        rows = rows + padding
+    rows = _row_grid(config, of_block, padding)
     if config.masked:
         most = MASKED_THREADS // schedule.threads
     if config.prenorm:
@@ -97,11 +95,11 @@ def row_blocks(config: KernelConfig, schedule: RowSchedule, most: int | None = N
     return {"grid": grid.to_json(), "block": schedule.threads, "cluster": cluster}
 
 
-def _row_grid(config: KernelConfig, rows_per_block: int) -> Extent:
+def _row_grid(config: KernelConfig, rows_per_block: int, padding: int = 0) -> Extent:
     """Blocks of a kernel of rows; for gradients, segments, and for an amax, parts of the tensor, even without rows."""
     if config.amax_parts:
         return (ROWS + 1).ceil_div(rows_per_block)
-    return segments(config) if config.backward else grid_size(config, rows_per_block)
+    return segments(config) if config.backward else grid_size(config, rows_per_block, padding)
 
 
 def _row_blocks(config: KernelConfig, target: Target) -> dict[str, Any]:

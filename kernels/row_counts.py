@@ -30,10 +30,13 @@ def padded_rows(config: KernelConfig) -> Extent:
     return rows.round_up(config.row_multiple)
 
 
-def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
-    """Blocks of `rows_per_block` rows, each of one row set or matrix, that cover all rows a kernel visits."""
+def grid_size(config: KernelConfig, rows_per_block: int, padding: int = 0) -> Extent:
+    """Blocks of `rows_per_block` rows, each of one row set or matrix, that cover all rows a kernel visits.
+
+    In addition, so many for what pads the scales of each matrix, if there is any, or of all experts.
+    """
     if config.experts:
-        return written_rows(config).ceil_div(rows_per_block)
+        return written_rows(config).ceil_div(rows_per_block) + padding
     if config.passes_sums:
         return ROWS.ceil_div(config.ranks) * config.ranks
     if config.all_reduce == "all_gather":
@@ -43,8 +46,9 @@ def grid_size(config: KernelConfig, rows_per_block: int) -> Extent:
     if config.divides_rows:
         whole = SECOND_ROWS if config.scatters else ROWS
         return whole.ceil_div(config.ranks).ceil_div(rows_per_block)
-    # Rows excluded by a mask are not padded, either.
-    blocks = (ROWS if config.masked else padded_rows(config)).ceil_div(rows_per_block)
+    blocks = written_rows(config).ceil_div(rows_per_block)
+    if padding:
+        blocks = blocks + (written_rows(config) % config.row_multiple).at_most(1) * padding
     if config.batched:
         return MATRICES * blocks
     if not config.pair:

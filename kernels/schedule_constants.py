@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from .config import KernelConfig
 from .constant import Constant, boolean, integer
-from .expert_padding import padding_blocks, padding_shares
 from .factor_blocks import factor_rows
+from .padding import has_padding_blocks, padding_blocks, padding_shares
 from .registers import MAX_PREFETCHED_BYTES
 from .reordered_values import reorders_values
 from .row_parts import has_separate_parts
@@ -46,8 +46,9 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
     yield boolean("kMayPrefetchWeight", schedule.prefetches_weight)
     yield integer("kStagedBytes", staged_row_bytes(config))
     if config.experts:
-        yield integer("kPaddingBlocks", padding_blocks(config, schedule))
         yield integer("kPaddingShares", padding_shares(config, schedule))
+    if config.experts or has_padding_blocks(config):
+        yield integer("kPaddingBlocks", padding_blocks(config, schedule))
     if config.sinkhorn:
         yield integer("kFactorRows", factor_rows(schedule))
     if shares_parameters(config, schedule):

@@ -55,6 +55,7 @@ enum : int {
   kThreads = 128,
   kLateBlocks = 0,
   kStagedBytes = 16384,
+  kPaddingBlocks = 4,
 };
 enum : bool {
   kHasPowerOfTwoSize = true,

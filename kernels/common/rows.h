@@ -54,20 +54,9 @@ JITNORM_INLINE Int64 input_row(const Arguments& a, Int64 row) {
 
 #ifdef JITNORM_DIVIDES
 JITNORM_INLINE bool is_processed(const Arguments& a, Int64 row) { return row < a.end; }
-
-// Padding of the scales' layout belongs to no rank.
-JITNORM_INLINE bool is_padding(const Arguments&, Int64) { return false; }
 #else
 JITNORM_INLINE bool is_processed(const Arguments& a, Int64 row) {
   if constexpr (kIsMasked) return row < counted_rows(a);
   return row < a.rows;
 }
-
-JITNORM_INLINE bool is_padding(const Arguments& a, Int64 row) {
-  if constexpr (kIsMasked) return false;
-  return row >= a.rows && row < padded_rows(a.rows);
-}
 #endif
-
-// Rows that a launch visits for a row set.
-JITNORM_INLINE Int64 visited_rows(Int64 rows) { return kIsMasked ? rows : padded_rows(rows); }

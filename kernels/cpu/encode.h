@@ -39,8 +39,6 @@ struct Encoder<Encoding::kValues> {
     store_tile(y, t, to);
   }
 #endif
-
-  JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
 };
 
 // Only the largest magnitude of all rows.
@@ -52,7 +50,6 @@ struct Encoder<Encoding::kAmax> {
   }
 
   JITNORM_FORCE_INLINE void encode_tile(const Arguments&, Int64, int, const Tile&) const {}
-  JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
 };
 
 // Stores the codes of tile t of a row: of its values times a factor.
@@ -84,8 +81,6 @@ struct Encoder<Encoding::kOneScale> {
   JITNORM_FORCE_INLINE void encode_tile(const Arguments&, Int64, int t, const Tile& y) const {
     store_codes_of(y, factor, t, to);
   }
-
-  JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
 };
 
 constexpr int kBlockChunks = kBlockSize / kChunkSize;
@@ -202,8 +197,6 @@ struct Encoder<Encoding::kBlocks> {
     }
 #endif
   }
-
-  JITNORM_INLINE void write_padding_row(const Arguments& a, Int64 row) { store_zero_scales(a, row, 0, 0, 1); }
 };
 
 #ifdef JITNORM_GIVEN_SCALES
@@ -234,8 +227,6 @@ struct Encoder<Encoding::kGivenScales> {
     scale_tile(scales, t, y, scaled);
     store_codes_of(scaled, 1.0f, t, to);
   }
-
-  JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
 };
 #endif
 
@@ -266,8 +257,6 @@ struct Encoder<Encoding::kPages> {
     if (to != nullptr) store_tile(y, t, to);
     store_in_page(y, t, a.key_cache, place);
   }
-
-  JITNORM_INLINE void write_padding_row(const Arguments&, Int64) {}
 };
 #endif
 

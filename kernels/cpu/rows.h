@@ -156,31 +156,40 @@ JITNORM_INLINE void process_row(const Arguments& a, Int64 row, RowBuffers& buffe
   }
 }
 
+// Turns that a matrix has: its rows', then that of what pads their scales.
+JITNORM_INLINE Int64 turns_of(Int64 rows) {
+#ifdef JITNORM_PADS
+  return rows + (rows % kPaddedRowMultiple == 0 ? 0 : kPaddingBlocks);
+#else
+  return rows;
+#endif
+}
+
+// Takes the turns from `first` to `last`.
 JITNORM_INLINE void process_rows(const Arguments& a, Int64 first, Int64 last) {
   RowBuffers& buffers = row_buffers();
   load_parameters(a, buffers);
   for (Int64 row = first; row < last; ++row) {
-    if (is_processed(a, row)) {
-      process_row(a, row, buffers);
-    } else if (is_padding(a, row)) {
-      RowEncoder::write_padding_row(a, row);
-    }
+    if (is_processed(a, row)) process_row(a, row, buffers);
   }
+#ifdef JITNORM_PADS
+  if (first <= a.rows && a.rows < last) pad_scales(a, 0, 1);
+#endif
 }
 
 // arguments_of() gives the Arguments of a row set: of the only one, of the first or the second, or of a matrix.
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of, Int64 first, Int64 last) {
   if constexpr (kRowSets == RowSets::kPair) {
-    const Int64 border = visited_rows(arguments_of(false).rows);
+    const Int64 border = turns_of(arguments_of(false).rows);
     process_rows(arguments_of(false), first, last < border ? last : border);
     process_rows(arguments_of(true), first < border ? 0 : first - border, last - border);
 #ifdef JITNORM_PAGES
-    const Int64 keys = border + visited_rows(arguments_of(true).rows);  // and what is before them
+    const Int64 keys = border + turns_of(arguments_of(true).rows);  // and what is before them
     insert_values(arguments_of(true), first < keys ? 0 : first - keys, last - keys);
 #endif
   } else if constexpr (kRowSets == RowSets::kMatrices) {
-    const Int64 rows = visited_rows(arguments_of(0).rows);
+    const Int64 rows = turns_of(arguments_of(0).rows);
     while (first < last) {
       const Int64 matrix = first / rows, begin = matrix * rows, end = begin + rows;
       process_rows(arguments_of(matrix), first - begin, (last < end ? last : end) - begin);
@@ -209,7 +218,7 @@ JITNORM_INLINE void process_divided_rows(ArgumentsOf arguments_of, Int64 first, 
       process_rows(with_outputs_of(a, (w.rank + p) % kRanks), a.first + first, a.first + last);
     }
   }
-  for (Int64 row = a.rows; first == 0 && row < padded_rows(a.rows); ++row) RowEncoder::write_padding_row(a, row);
+  if (first == 0) pad_scales(a, 0, 1);
   const Int64 finished = (Int64)__atomic_add_fetch(&w.finished, (UInt64)(last - first), __ATOMIC_ACQ_REL);
   if (finished == all) {
     store_shared(&w.finished, (UInt64)0);
@@ -238,7 +247,7 @@ JITNORM_INLINE void process_passed_rows(ArgumentsOf arguments_of, Int64 first, I
     if (is_own_row(a, row) && !await_others(w, Step::kReady, mark, epoch)) break;
     process_rows(a, row, row + 1);
   }
-  for (Int64 row = a.rows; first == 0 && row < padded_rows(a.rows); ++row) RowEncoder::write_padding_row(a, row);
+  if (first == 0) pad_scales(a, 0, 1);
   end_part(w, epoch, 0, first, last, all);
 }
 #else
@@ -248,7 +257,7 @@ JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of, Int64 first, 
   const Arguments a = arguments_of();
   Workspace& w = workspace_of(a);
   const UInt64 epoch = epoch_of(w);
-  const Int64 all = visited_rows(a.rows);
+  const Int64 all = turns_of(a.rows);
   clear_last(a, first, last, all);
   process_rows(a, first, last);
   end_part(w, epoch, a.rows, first, last, all);
@@ -262,7 +271,7 @@ JITNORM_INLINE void process_scattered_rows(ArgumentsOf arguments_of, Int64 first
   Workspace& w = workspace_of(a);
   a.slots = slots_of(w);
   const UInt64 epoch = epoch_of(w);
-  const Int64 all = visited_rows(all_rows(a)), first_own = first_row(a);
+  const Int64 all = padded_rows(all_rows(a)), first_own = first_row(a);
   clear_last(a, first, last, all);
   for (Int64 row = first; row < last && row < all_rows(a); ++row) {
     const Int64 own = row - first_own;
@@ -272,7 +281,7 @@ JITNORM_INLINE void process_scattered_rows(ArgumentsOf arguments_of, Int64 first
       pass_row_on(a, row);
     }
   }
-  for (Int64 row = a.rows; first == 0 && row < padded_rows(a.rows); ++row) RowEncoder::write_padding_row(a, row);
+  if (first == 0) pad_scales(a, 0, 1);
   end_part(w, epoch, all_rows(a), first, last, all);
 }
 #endif

@@ -38,7 +38,6 @@ struct Encoder<Encoding::kValues> {
   }
 
   JITNORM_INLINE void end_row(int) const {}
-  JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
 };
 
 // The codes of a chunk: of its values times a factor.
@@ -73,7 +72,6 @@ struct Encoder<Encoding::kOneScale> {
   }
 
   JITNORM_INLINE void end_row(int) const {}
-  JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
 };
 
 // The codes of a word of a block with that scale.
@@ -188,10 +186,6 @@ struct Encoder<Encoding::kBlocks> {
   JITNORM_INLINE void end_row(int thread) const {
     store_zero_scales(*arguments, row, kScaleColumns, thread, kThreadsPerRow);
   }
-
-  JITNORM_INLINE static void write_padding_row(const Arguments& a, Int64 row, int thread) {
-    store_zero_scales(a, row, 0, thread, kThreadsPerRow);
-  }
 };
 
 #ifdef JITNORM_GIVEN_SCALES
@@ -217,7 +211,6 @@ struct Encoder<Encoding::kGivenScales> {
   }
 
   JITNORM_INLINE void end_row(int) const {}
-  JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
 };
 #endif
 
@@ -255,7 +248,6 @@ struct Encoder<Encoding::kPages> {
   }
 
   JITNORM_INLINE void end_row(int) const {}
-  JITNORM_INLINE static void write_padding_row(const Arguments&, Int64, int) {}
 };
 #endif
 

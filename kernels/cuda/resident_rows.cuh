@@ -62,8 +62,7 @@ JITNORM_INLINE void process_resident_rows(ArgumentsOf arguments_of) {
     find_statistics(a, of, warp, lane, [] {});
     finish_rows(a, of, call, thread, warp, lane, [](int) {});
   }
-  Int64 padding = a.rows + (Int64)row_block() * kRowsPerBlock + row_of_block();
-  for (; padding < visited_rows(a.rows); padding += (Int64)row_blocks() * kRowsPerBlock) {
-    RowEncoder::write_padding_row(a, padding, thread);
-  }
+#ifdef JITNORM_PADS
+  pad_scales(a, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);
+#endif
 }

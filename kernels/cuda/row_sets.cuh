@@ -19,7 +19,7 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
     const bool second = row_block() >= first_blocks;
     process_rows(arguments_of(second), row_block() - (second ? first_blocks : 0));
   } else if constexpr (kRowSets == RowSets::kMatrices) {  // a block has rows of one matrix
-    const UInt32 blocks = (UInt32)blocks_of(arguments_of(0).rows);
+    const UInt32 blocks = (UInt32)blocks_of_matrix(arguments_of(0).rows);
     const UInt32 matrix = row_block() / blocks;
     process_rows(arguments_of(matrix), row_block() - matrix * blocks);
   } else {
@@ -32,7 +32,7 @@ JITNORM_INLINE void process_row_sets(ArgumentsOf arguments_of) {
 template <typename ArgumentsOf>
 JITNORM_INLINE void process_reduced_rows(ArgumentsOf arguments_of) {
   const Arguments a = begun(arguments_of);
-  const Int64 blocks = (a.rows + kRowsOfBlock - 1) / kRowsOfBlock;  // those behind have padding
+  const Int64 blocks = blocks_of(a.rows);  // those behind have padding
   UsedSlots used = {};
   if (row_block() < blocks) used = UsedSlots::of(a);
   process_rows(a, row_block(), [&] { clear_last(a, used, blocks); });

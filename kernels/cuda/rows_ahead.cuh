@@ -86,5 +86,7 @@ JITNORM_INLINE void process_rows_ahead(ArgumentsOf arguments_of) {
     // The next row's sums use the same shared memory, which other threads have read after two more barriers.
     if constexpr (!kCenters && !kNeedsRowAmax) row_barrier();
   }
-  for (; number < visited_rows(a.rows); number += stride) RowEncoder::write_padding_row(a, number, thread);
+#ifdef JITNORM_PADS
+  pad_scales(a, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);
+#endif
 }

@@ -11,6 +11,7 @@ from typing import Any
 
 from cutlass import cute
 
+from ..padding import padding_blocks
 from ..registers import has_room_for_weight
 from . import combine_add, combine_none, encode_blocks, encode_fp8, encode_half
 from .arguments import Arguments
@@ -41,17 +42,18 @@ class RowKernel:
     def process(self) -> None:
         """Traces the kernel."""
         constants, arguments, sharing = self._constants, self._arguments, self._sharing
-        schedule, thread = constants.schedule, sharing.thread
-        first_chunk = sharing.first_chunk
-        row = sharing.block.wide() * schedule.rows_per_block
-        if schedule.rows_per_block > 1:
+        schedule, first_chunk = constants.schedule, sharing.first_chunk
+        of_block = schedule.rows_per_block
+        row = sharing.block.wide() * of_block
+        if of_block > 1:
             row = row + (sharing.thread_of_block // schedule.threads_per_row).wide()
         self._wait_for_kernel_before()
         is_row = row < arguments.rows
-        if constants.row_multiple > 1:
-            with when((row >= arguments.rows) & (row < self._padded_rows())):
-                self._encode.pad_row(arguments, row, thread)
-        if schedule.rows_per_block == 1:
+        if padding := padding_blocks(constants.config, schedule):
+            first = (arguments.rows + (of_block - 1)) // of_block * of_block
+            with when(row >= first):
+                self._pad_rows(row - first, padding * of_block)
+        if of_block == 1:
             with when(is_row):
                 self._process_row(row, first_chunk, None)
             return
@@ -71,6 +73,15 @@ class RowKernel:
     def _padded_rows(self) -> UInt:
         multiple = self._constants.row_multiple
         return (self._arguments.rows + (multiple - 1)) // multiple * multiple
+
+    def _pad_rows(self, first: UInt, stride: UInt | int) -> None:
+        """Zero each `stride`-th row of scales, from row `first` of the padding on."""
+
+        def body(row: UInt, _: list[Value]) -> list[Value]:
+            self._encode.pad_row(self._arguments, row, self._sharing.thread)
+            return []
+
+        loop(self._arguments.rows + first, self._padded_rows(), stride, [], body)
 
     def _encode_stage(self) -> Any:
         constants, quant = self._constants, self._constants.config.quant

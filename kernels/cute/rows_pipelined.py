@@ -71,13 +71,6 @@ class PipelinedRowKernel(RowKernel):
         if self._constants.row_multiple > 1:
             self._pad_rows(first, stride)
 
-    def _pad_rows(self, first: UInt, stride: UInt) -> None:
-        def body(row: UInt, _: list[Value]) -> list[Value]:
-            self._encode.pad_row(self._arguments, row, self._sharing.thread)
-            return []
-
-        loop(self._arguments.rows + first, self._padded_rows(), stride, [], body)
-
     def _begin_copy(self, row: UInt, stage: UInt) -> None:
         """One thread begins to copy a row, if there is one, into a stage."""
         with when(self._sharing.thread_of_block.equals(0) & (row < self._arguments.rows)):

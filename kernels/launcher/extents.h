@@ -35,6 +35,7 @@ class Extent {
     if (operator_ == Operator::kTokens) return sizes.tokens;
     const int64_t a = operands_[0].Evaluate(sizes), b = operands_[1].Evaluate(sizes);
     if (operator_ == Operator::kMin) return std::min(a, b);
+    if (operator_ == Operator::kRemainder) return a % b;
     const int64_t quotient = Divides() ? a / b + (a % b != 0) : 0;
     if (operator_ == Operator::kCeilDiv) return quotient;
     if (operator_ == Operator::kRoundUp) return Product(quotient, b);
@@ -48,7 +49,19 @@ class Extent {
   }
 
  private:
-  enum class Operator { kNumber, kRows, kSecondRows, kMatrices, kTokens, kAdd, kMultiply, kMin, kCeilDiv, kRoundUp };
+  enum class Operator {
+    kNumber,
+    kRows,
+    kSecondRows,
+    kMatrices,
+    kTokens,
+    kAdd,
+    kMultiply,
+    kRemainder,
+    kMin,
+    kCeilDiv,
+    kRoundUp
+  };
   static constexpr int64_t kMostNumber = int64_t{1} << 40;
   static constexpr const char* kTooLarge = "recipe: an extent is beyond 64 bits for tensors of these shapes";
 
@@ -64,11 +77,12 @@ class Extent {
   static Operator OperatorOf(const ffi::String& name) {
     if (name == "+") return Operator::kAdd;
     if (name == "*") return Operator::kMultiply;
+    if (name == "%") return Operator::kRemainder;
     if (name == "min") return Operator::kMin;
     if (name == "ceil_div") return Operator::kCeilDiv;
     if (name == "round_up") return Operator::kRoundUp;
     JITNORM_THROW(ValueError) << "recipe: operator " << name
-                              << " is unknown; allowed are +, *, min, ceil_div, round_up";
+                              << " is unknown; allowed are +, *, %, min, ceil_div, round_up";
     TVM_FFI_UNREACHABLE();
   }
 
@@ -78,7 +92,9 @@ class Extent {
     return sum;
   }
 
-  bool Divides() const { return operator_ == Operator::kCeilDiv || operator_ == Operator::kRoundUp; }
+  bool Divides() const {
+    return operator_ == Operator::kRemainder || operator_ == Operator::kCeilDiv || operator_ == Operator::kRoundUp;
+  }
 
   Operator operator_ = Operator::kNumber;
   int64_t number_ = 0;

@@ -12,7 +12,7 @@ def extents() -> st.SearchStrategy[Extent]:
     """A strategy for extents built from a few operations."""
     symbols: st.SearchStrategy[Extent] = st.sampled_from([ROWS, SECOND_ROWS, MATRICES, TOKENS])
     leaves = symbols | st.integers(0, 100000).map(extent)
-    operations = (Extent.__add__, Extent.__mul__, Extent.at_most, Extent.round_up, Extent.ceil_div)
+    operations = (Extent.__add__, Extent.__mul__, Extent.__mod__, Extent.at_most, Extent.round_up, Extent.ceil_div)
     return st.recursive(
         leaves,
         lambda inner: st.builds(lambda of, a, b: of(a, b), st.sampled_from(operations), inner, st.integers(1, 1000)),
@@ -31,4 +31,6 @@ def evaluate(json: Any, rows: int, matrices: int = 1, second_rows: int = 0, toke
     if operator in ("ceil_div", "round_up"):
         quotient = (a + b - 1) // b
         return quotient if operator == "ceil_div" else quotient * b
+    if operator == "%":
+        return a % b
     return {"+": a + b, "*": a * b, "min": min(a, b)}[operator]

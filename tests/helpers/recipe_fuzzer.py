@@ -40,7 +40,7 @@ KERNELS = (
 )  # fmt: skip
 NUMBERS = (0, 1, -1, 2, 3, 7, 8, 9, 16, 17, 64, 4096, 1 << 31, 1 << 32, 1 << 40, (1 << 63) - 1, -(1 << 63), 1 << 64)
 ODDITIES = (10**30, 0.5, -0.0, 1e300, True, False, None, "", "M", "M2", "B", "T", "...", "cpu", "cuda", "float32")
-OPERATORS = ("+", "*", "min", "ceil_div", "round_up", "-", "", 7)
+OPERATORS = ("+", "*", "%", "min", "ceil_div", "round_up", "-", "", 7)
 DTYPES = ("float64x2", "float4", "int1", "bool", "handle", "uint8x0", "float16x65535", "custom[x]8", "e2m1", "float32x")
 LEADING = ((), (0,), (1,), (3,), (128,), (2, 3), (2, 1, 2), (2,) * 9, (1 << 40,), (1 << 40, 1 << 40))
 

@@ -19,7 +19,13 @@ def test_an_extent_and_its_json_have_one_value(any_extent: Extent, rows: int, ma
 
 @given(COUNTS, st.integers(1, 1000), st.integers(1, 1000))
 def test_an_extent_of_rows_and_its_cxx_have_one_value(rows: int, a: int, b: int) -> None:
-    for of_rows in (ROWS * a + b, ROWS.ceil_div(a) * b, ROWS.round_up(a) + extent(b), (ROWS + a).ceil_div(b)):
+    for of_rows in (
+        ROWS * a + b,
+        ROWS % a * b,
+        ROWS.ceil_div(a) * b,
+        ROWS.round_up(a) + extent(b),
+        (ROWS + a).ceil_div(b),
+    ):
         text = of_rows.expression().replace("a.rows", str(rows)).replace("/", "//")
         assert eval(text) == of_rows.evaluate(rows)
     assert ROWS.at_most(a).expression() == f"(a.rows < {a} ? a.rows : {a})"

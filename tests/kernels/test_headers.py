@@ -68,6 +68,7 @@ SCHEDULED = [
     KernelConfig.parse(text)
     for text in (
         "rmsnorm:hidden_size=4096,schedule=4x2ao2",
+        "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4,schedule=4x2ao2",
         "rmsnorm:hidden_size=4096,schedule=8x1h",
         "rmsnorm:hidden_size=4096,quant=e4m3/row/f32,schedule=8x1h",
         "rmsnorm:hidden_size=4096,quant=e4m3/128/f32,schedule=8x1h",
@@ -75,6 +76,7 @@ SCHEDULED = [
         "layernorm:hidden_size=4096,schedule=8x1qc",
         "layernorm:hidden_size=4096,schedule=8x1wuqko3",
         "layernorm:hidden_size=4096,schedule=8x1uqcko3",
+        "layernorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4,schedule=8x1wuqko3",
         "layernorm:hidden_size=4096,quant=e4m3/tensor/f32,keep_norm=true,schedule=8x1q",
         "quantize:hidden_size=4096,quant=e2m1/16/e4m3,gate_columns=-1,activation=gelu,schedule=8x1mp3o1",
         "quantize:hidden_size=4096,quant=e4m3/128/f32,activation=silu,rounding=output,schedule=4x2mp6o1",
@@ -131,6 +133,7 @@ OTHERS = [
     KernelConfig.parse("rmsnorm:hidden_size=262144,weight=none,backward=true"),
     KernelConfig.parse("rmsnorm:hidden_size=1536,pair=true,second_size=512"),
     KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3,gathers=true"),
+    KernelConfig.parse("quantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4,batched=true"),
     KernelConfig.parse("mhc_post:hidden_size=4096,streams=4"),
     KernelConfig.parse("rmsnorm:hidden_size=4096,weights=2"),
     KernelConfig.parse("quantize:hidden_size=4096,streams=4,sinkhorn=20"),

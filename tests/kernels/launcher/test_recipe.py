@@ -94,6 +94,7 @@ def test_what_the_cases_change_is_accepted(target: str) -> None:
     (field(grid=["+", "M", None]), "grid is of type None; expected a string"),
     (field(grid=-1), "grid is -1; allowed are 0 to 1099511627776"),
     (field(grid=["ceil_div", "M", 0]), "grid has an extent whose divisor is not a positive number"),
+    (field(grid=["%", "M", 0]), "grid has an extent whose divisor is not a positive number"),
     (field(grid=["round_up", 8, "M"]), "grid has an extent whose divisor is not a positive number"),
     (field(items={}), "items is of type ffi.Map; expected a string"),
 ])  # fmt: skip
