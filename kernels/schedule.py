@@ -222,19 +222,23 @@ def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     return schedule
 
 
-def stores_in_pairs(config: KernelConfig, schedule: RowSchedule) -> bool:
-    """Whether two lanes store their chunks together, which requires that both or neither have one.
+def stores_together(config: KernelConfig, schedule: RowSchedule) -> bool:
+    """Whether as many lanes of a row as a chunk takes accesses store their chunks together.
 
-    In layer normalization, they do not: it is bound by the L1 cache, and fell from 0.816 to 0.781 of the roofline. In
-    its gradients, they do if threads work on one row at a time: 16384 x 8192 went from 238 to 206 us; with two rows at
-    once, 16384 x 5120 would go from 132 to 148.
+    Two lanes do not in layer normalization: it is bound by the L1 cache, and fell from 0.816 to 0.781 of the roofline.
+    In its gradients, they do if threads work on one row at a time: 16384 x 8192 went from 238 to 206 us; with two rows
+    at once, 16384 x 5120 would go from 132 to 148.
     """
-    if schedule.favours_latency or schedule.splits_chunks:
-        return False
-    if config.op == "layernorm" and not (config.backward and schedule.rows_at_once == 1):
+    lanes = CHUNK_SIZE * max(2, DTYPES[config.input].bytes) // config.vector_bytes
+    if schedule.splits_chunks or schedule.lanes_per_row % lanes:
         return False
     sizes = (config.encoded_size, config.hidden_size, config.second_size)
-    return schedule.lanes_per_row % 2 == 0 and all(size % (2 * CHUNK_SIZE) == 0 for size in sizes)
+    is_even = all(size % (lanes * CHUNK_SIZE) == 0 for size in sizes)
+    if lanes > 2:
+        return is_even or not config.second_size
+    if config.op == "layernorm" and not (config.backward and schedule.rows_at_once == 1):
+        return False
+    return is_even and not schedule.favours_latency
 
 
 def stores_sum_early(config: KernelConfig, schedule: RowSchedule) -> bool:

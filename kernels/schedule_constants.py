@@ -13,7 +13,7 @@ from .reordered_values import reorders_values
 from .row_parts import has_separate_parts
 from .row_schedule import CHUNKS_AT_ONCE
 from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes
-from .schedule import row_schedule, stores_in_pairs, stores_sum_early
+from .schedule import row_schedule, stores_sum_early, stores_together
 from .signals import awaits_stores, awaits_values, late_blocks
 from .tabulated_rows import tabulated_bits
 from .target import Target
@@ -63,5 +63,5 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
         yield boolean("kReordersValues", True)
     if schedule.splits_chunks:
         yield boolean("kSplitsChunks", True)
-    yield boolean("kStoresInPairs", stores_in_pairs(config, schedule))
+    yield boolean("kStoresTogether", stores_together(config, schedule))
     yield boolean("kStoresSumEarly", stores_sum_early(config, schedule))

@@ -96,7 +96,7 @@ enum : bool {
   kTakesFastPath = false,
   kFavoursLatency = false,
   kMayPrefetchWeight = true,
-  kStoresInPairs = true,
+  kStoresTogether = true,
   kStoresSumEarly = false,
 };
 constexpr Op kOp = Op::kRmsNorm;

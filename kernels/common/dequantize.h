@@ -8,6 +8,15 @@
 #include "rows.h"
 #include "scale_layout.h"
 
+#ifdef __CUDACC__
+#include "../cuda/item_chunks.cuh"
+#else
+template <int kAccessBytes, typename T>
+JITNORM_INLINE void store_item_chunk(T* to, const T (&values)[kChunkSize]) {
+  store_array<kAccessBytes>(to, values);
+}
+#endif
+
 // The value of a stored scale: in float32, E4M3, or UE8M0.
 JITNORM_INLINE float value_of_scale(float scale) { return scale; }
 
@@ -69,7 +78,7 @@ JITNORM_INLINE void dequantize_row_item(const Arguments& a, Int64 item) {
     load_array<kCodesAccessBytes>(codes, from);
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) decode_to(values[i], code_at(codes, i), context);
-    store_array<kOutAccessBytes>(to, values);
+    store_item_chunk<kOutAccessBytes>(to, values);
   } else {
     for (int i = 0; i < kHiddenSize % kChunkSize; ++i) decode_to(to[i], code_at(from, i), context);
   }
@@ -91,7 +100,7 @@ JITNORM_INLINE void dequantize_given_item(const Arguments& a, Int64 item) {
     load_array<kCodesAccessBytes>(codes, from);
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) decode_to(values[i], codes[i], {scales[i], 1.0f});
-    store_array<kOutAccessBytes>(to, values);
+    store_item_chunk<kOutAccessBytes>(to, values);
   } else {
     for (int i = 0; i < kHiddenSize % kChunkSize; ++i) decode_to(to[i], from[i], {scales[i], 1.0f});
   }

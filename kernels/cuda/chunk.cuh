@@ -121,6 +121,15 @@ JITNORM_INLINE void copy_words(void* to, const Word (&from)[kCount]) {
   for (int i = 0; i < kCount; ++i) static_cast<Word*>(to)[i] = from[i];
 }
 
+// Puts an access in the place of words.
+template <int kWords>
+JITNORM_INLINE void take_access(uint4 access, UInt32 (&words)[kWords], int first) {
+  words[first] = access.x;
+  words[first + 1] = access.y;
+  words[first + 2] = access.z;
+  words[first + 3] = access.w;
+}
+
 // In assembly, because NVRTC 13.0 takes three instructions, not two, for each word that is swapped by ?:.
 JITNORM_INLINE UInt32 selected(bool is_first, UInt32 first, UInt32 second) {
   UInt32 result;

@@ -239,7 +239,7 @@ struct Encoder<Encoding::kPages> {
   JITNORM_INLINE void encode_chunk(int index, const float (&y)[kChunkSize], float) const {
     if (kKeepsHeads || !has_pages) store_rounded(row, index, y);
     if (!has_pages) return;
-    const int index_there = place.is_there ? index : kChunks;  // or nowhere
+    const int index_there = place.is_there ? index : kPastRow;  // or nowhere
     if constexpr (kHasEncodedPages) {
       store_codes((UInt8*)pages + place.offset, index_there, codes_of(y, place.factor));
     } else {

@@ -96,7 +96,7 @@ JITNORM_INLINE void finish_gradient_row(const Arguments& a, Int64 row, const Gra
       sums.of[0][i] = fma_rn(dy, n, sums.of[0][i]);
       if constexpr (kHasBias) sums.of[kParameterSums - 1][i] = add_rn(sums.of[kParameterSums - 1][i], dy);
     }
-    store_rounded(a.out + row_offset(at, a.extents, a.out_strides), is_there ? thread.index(j) : kChunks, result);
+    store_rounded(a.out + row_offset(at, a.extents, a.out_strides), is_there ? thread.index(j) : kPastRow, result);
     if constexpr (!kHoldsRow) store_parameter_sums(a, thread, j, sums);
   };
   visit_gradient_chunks(a, at, thread, of, finish);

@@ -11,7 +11,7 @@ JITNORM_INLINE void insert_values(const Arguments& a, Int64 block) {
   const Int64 row = block * kRowsPerBlock + threadIdx.x / kThreadsPerRow;
   const bool is_there = row < a.rows;
   const Int64 at = is_there ? row : 0;
-  const int first = is_there ? thread_of_row() : kChunks;
+  const int first = is_there ? thread_of_row() : kPastRow;
   wait_for_inputs();
   InputChunk chunks[kChunksPerLane];
   JITNORM_UNROLL
@@ -22,7 +22,7 @@ JITNORM_INLINE void insert_values(const Arguments& a, Int64 block) {
   launch_dependents();
   JITNORM_UNROLL
   for (int j = 0; j < kChunksPerLane; ++j) {
-    const int index = first + j * kThreadsPerRow, index_there = place.is_there ? index : kChunks;
+    const int index = first + j * kThreadsPerRow, index_there = place.is_there ? index : kPastRow;
     if constexpr (kHasEncodedPages) {
       float y[kChunkSize];
       JITNORM_UNROLL

@@ -1,7 +1,7 @@
 // Rows of which each lane has whole chunks; the other alternative is in split_chunks.cuh.
 #pragma once
 
-#include "chunk.cuh"
+#include "accesses.cuh"
 
 #ifdef JITNORM_SPLITS_CHUNKS
 #else
@@ -11,8 +11,8 @@ constexpr int kWholeChunks = kHiddenSize / kChunkSize;
 // Where a chunk begins in the row.
 JITNORM_INLINE int place_in_row(int index) { return index * kChunkSize; }
 
-// The index of a lane with nothing of a row.
-constexpr int kPastRow = kChunks;
+// The index of a lane with nothing of a row, also not of the chunks that it stores together with other lanes.
+constexpr int kPastRow = (kChunks + 31) / 32 * 32;
 
 // Element i of chunk `index` belongs to the row. Compare, do not clamp a length: ptxas 13.0 took the predicate of a
 // clamping minimum (VIMNMX.RELU) for "the chunk is whole", and partial chunks read past their row.
@@ -29,10 +29,24 @@ JITNORM_INLINE float sum_over_chunk(Add add) {
   return sum;
 }
 
+// The chunks from the second to this one are loaded in aligned accesses, none of which reaches beyond the row.
+#ifdef JITNORM_TWO_SIZES
+constexpr int kUnalignedChunks = 0;
+#else
+constexpr int kUnalignedChunks = (kInputSize < kHiddenSize ? kInputSize : kHiddenSize) / kChunkSize - 1;
+#endif
+
 // Chunk `index` of the row at `row`; elements past the row are zero.
 template <typename T, int kAccessBytes>
 JITNORM_INLINE void load_chunk(Chunk<T, kAccessBytes>& chunk, const T* row, int index) {
   const T* from = row + index * kChunkSize;
+  // With up to four accesses, which find the rest of their sectors in the L1 cache, a chunk takes no longer.
+  if constexpr (Chunk<T, kAccessBytes>::kBytes > 4 * kAccessBytes) {
+    if (0 < index && index < kUnalignedChunks) {
+      load_unaligned<kAccessBytes>(chunk.words, from);
+      return;
+    }
+  }
   if (index < kWholeChunks) {
     copy_words(chunk.accesses, from);
     return;
@@ -44,11 +58,12 @@ JITNORM_INLINE void load_chunk(Chunk<T, kAccessBytes>& chunk, const T* row, int 
 // A chunk of a parameter, which the rows of a block load again and again from the L1 cache.
 template <typename T, int kAccessBytes>
 JITNORM_INLINE void load_parameter(Chunk<T, kAccessBytes>& chunk, const T* row, int index) {
-  if constexpr (sizeof(T) == 4 && kAccessBytes == 16) {
-    if (index < kWholeChunks) {
+  if constexpr (sizeof(T) == 4) {
+    // A parameter may be aligned where rows are not.
+    if (index < kWholeChunks && (kAccessBytes == 16 || reinterpret_cast<UInt64>(row) % 16 == 0)) {
       const uint4* from = reinterpret_cast<const uint4*>(row + index * kChunkSize);
       JITNORM_UNROLL
-      for (int i = 0; i < 4; ++i) chunk.accesses[i] = from[i ^ quarter_order()];
+      for (int i = 0; i < 4; ++i) take_access(from[i ^ quarter_order()], chunk.words, 4 * i);
 #ifdef JITNORM_REORDERS_VALUES
 #else
       reorder_quarters(chunk.words);
@@ -59,32 +74,36 @@ JITNORM_INLINE void load_parameter(Chunk<T, kAccessBytes>& chunk, const T* row, 
   load_chunk(chunk, row, index);
 }
 
-JITNORM_INLINE uint4 exchange_with_neighbour(uint4 value) {
-  return {__shfl_xor_sync(kFullWarp, value.x, 1), __shfl_xor_sync(kFullWarp, value.y, 1),
-          __shfl_xor_sync(kFullWarp, value.z, 1), __shfl_xor_sync(kFullWarp, value.w, 1)};
+// Stores the chunk that is not whole, if it is this one.
+template <typename T, int kAccessBytes>
+JITNORM_INLINE void store_partial(T* row, int index, const Chunk<T, kAccessBytes>& chunk) {
+  if (index < kWholeChunks) return;
+  JITNORM_UNROLL
+  for (int i = 0; i < kChunkSize; ++i) {
+    if (is_in_row(index, i)) row[index * kChunkSize + i] = chunk.elements[i];
+  }
 }
 
-// Two lanes store their neighbouring chunks together, 32 bytes of one and then 32 of the other: alone, each lane would
-// write half a sector at a time. Add + RMSNorm of 4096 x 4096 went from 0.785 to 0.956 of the roofline.
+// As many lanes as a chunk has accesses store their neighbouring chunks together, one after another: alone, each lane
+// would write a part of a sector at a time. Add + RMSNorm of 4096 x 4096 went from 0.785 to 0.956 of the roofline.
 // Every lane of the warp takes part.
-template <typename T>
-JITNORM_INLINE void store_in_pairs(T* row, int index, const Chunk<T, 16>& chunk) {
-  constexpr int kAccesses = Chunk<T, 16>::kBytes / 16;
-  const bool is_second = threadIdx.x % 2;
-  uint4* to = reinterpret_cast<uint4*>(row + (index & ~1) * kChunkSize) + is_second;
+template <typename T, int kAccessBytes>
+JITNORM_INLINE void store_together(T* row, int index, const Chunk<T, kAccessBytes>& chunk) {
+  typedef typename Access<kAccessBytes>::Type Piece;
+  constexpr int kLanes = Chunk<T, kAccessBytes>::kBytes / kAccessBytes;
+  Chunk<T, kAccessBytes> pieces;
+  JITNORM_UNROLL
+  for (int i = 0; i < Chunk<T, kAccessBytes>::kBytes / 4; ++i) pieces.words[i] = chunk.words[i];
   // All before any store: otherwise NVRTC 13.0 copies exchanges into both branches of the condition, in which the warp
   // diverges.
-  uint4 others[kAccesses / 2];
+  exchange_accesses<kAccessBytes>(pieces.words);
+  const int first = index / kLanes * kLanes;
+  Piece* to = reinterpret_cast<Piece*>(row + first * kChunkSize) + threadIdx.x % kLanes;
   JITNORM_UNROLL
-  for (int i = 0; i < kAccesses; i += 2) {
-    others[i / 2] = exchange_with_neighbour(is_second ? chunk.accesses[i] : chunk.accesses[i + 1]);
+  for (int j = 0; j < kLanes; ++j) {
+    if ((kWholeChunks % kLanes == 0 ? index : first + j) < kWholeChunks) to[j * kLanes] = pieces.accesses[j];
   }
-  if (index >= kWholeChunks) return;
-  JITNORM_UNROLL
-  for (int i = 0; i < kAccesses; i += 2) {
-    to[i] = is_second ? others[i / 2] : chunk.accesses[i];
-    to[i + kAccesses] = is_second ? chunk.accesses[i + 1] : others[i / 2];
-  }
+  store_partial(row, index, chunk);
 }
 
 template <typename T, int kAccessBytes>
@@ -94,16 +113,13 @@ JITNORM_INLINE void store_chunk_alone(T* row, int index, const Chunk<T, kAccessB
     copy_words(to, chunk.accesses);
     return;
   }
-  JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) {
-    if (is_in_row(index, i)) to[i] = chunk.elements[i];
-  }
+  store_partial(row, index, chunk);
 }
 
 template <typename T, int kAccessBytes>
 JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>& chunk) {
-  if constexpr (kStoresInPairs && kAccessBytes == 16) {
-    store_in_pairs(row, index, chunk);
+  if constexpr (kStoresTogether && kAccessBytes < Chunk<T, kAccessBytes>::kBytes) {
+    store_together(row, index, chunk);
   } else {
     store_chunk_alone(row, index, chunk);
   }

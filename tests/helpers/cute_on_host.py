@@ -86,6 +86,11 @@ def _array(
         return np.full(size, fill, np.uint8).view(dtype).reshape(shape)
     if dtype == np.int32:
         return np.zeros(shape, dtype)
+    if config.op == "dequantize":
+        numbers = np.random.default_rng(seed)
+        return (
+            numbers.integers(0, 256, shape, dtype) if dtype == np.uint8 else numbers.uniform(-4, 4, shape).astype(dtype)
+        )
     if argument.name == "scale" and config.quant and config.quant.has_given_scales:
         scales = np.exp2(np.random.default_rng(seed).uniform(-12, 4, shape)).astype(np.float32)
         unusual = scales.ravel()[5::67]  # some chunks of columns have none
@@ -103,10 +108,10 @@ def _array(
         return make_weight(shape[0], "float32", seed)
     if config.sinkhorn:
         return np.random.default_rng(seed).uniform(0, 4, shape).astype(np.float32)
-    numbers = {"global_scale": 37.5, "scale": 0.037, "scale_ub": 1.5, "branch_scale": 0.75}
+    constants = {"global_scale": 37.5, "scale": 0.037, "scale_ub": 1.5, "branch_scale": 0.75}
     if argument.name == "amax_parts":
         return np.roll(np.linspace(0, 5.25, shape[0], dtype=np.float32), 100)
-    return np.full(shape, numbers[argument.name], np.float32)
+    return np.full(shape, constants[argument.name], np.float32)
 
 
 def run_on_host(

@@ -355,9 +355,12 @@ class _Machine(Numbers):
         pass
 
     def _do_shfl(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        assert self.active.size % 32 == 0, "a warp is not together"
         source = self.registers[operands[1]]
         by, lane = self.read(operands[2], 32).astype(np.int64), self.active % 32
+        together = np.bincount(self.active // 32, weights=2.0**lane).astype(np.int64)[self.active // 32]
+        assert not (self.read(operands[4], 32).astype(np.int64) & ~together).any(), (
+            "lanes that exchange are not together"
+        )
         first = self.active - lane
         segment = self.read(operands[3], 32).astype(np.int64) >> 8 & 31  # the bits of a lane that its partner has, too
         partner = {

@@ -62,9 +62,10 @@ class Numbers(Registers):
         self.write(operands[0], np.array(zeros, np.uint64), 32)
 
     def _do_shf(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        assert modifiers == ["l", "wrap", "b32"]
+        assert modifiers[1:] == ["wrap", "b32"]
         low, high, by = (self.read(operand, 32) for operand in operands[1:])
-        self.write(operands[0], ((high << np.uint64(32) | low) << (by & np.uint64(31))) >> np.uint64(32), 32)
+        both, by = high << np.uint64(32) | low, by & np.uint64(31)
+        self.write(operands[0], both >> by if modifiers[0] == "r" else both << by >> np.uint64(32), 32)
 
     def _do_prmt(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["b32"]

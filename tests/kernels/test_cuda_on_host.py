@@ -90,6 +90,28 @@ def test_groups_across_warps_are_those_of_the_cpu(text: str, target: Target) -> 
         assert_same(KernelConfig.parse(text), target, 3, kind, is_cuda=True)
 
 
+# Chunks of several accesses, some of whole groups of lanes that store them together, and rows that end within a chunk.
+TOGETHER = (
+    "rmsnorm:hidden_size=320,input=float32",
+    "rmsnorm:hidden_size=80,input=float32,residual=true",
+    "layernorm:hidden_size=1027,input=float32,vector_bytes=4",
+    "rmsnorm:hidden_size=1536,vector_bytes=8,quant=e4m3/128/f32,keep_norm=true",
+    "rmsnorm:hidden_size=1540,vector_bytes=8,residual=true",
+    "quantize:hidden_size=530,vector_bytes=4,gate_columns=530",
+    "layernorm:hidden_size=1024,vector_bytes=2,weight=bfloat16",
+    "rmsnorm:hidden_size=1041,vector_bytes=2,weights=2",
+    "dequantize:hidden_size=64,input=float32,quant=e4m3/row/f32",
+    "dequantize:hidden_size=96,quant=e2m1/16/e4m3",
+    "dequantize:hidden_size=48,input=float32,quant=e2m1/16/e4m3",
+)
+
+
+@pytest.mark.parametrize(("text", "target"), [*product(TOGETHER, (HOPPER,)), *product(TOGETHER[::3], (AMPERE,))])
+def test_chunks_that_lanes_store_together_are_those_of_the_cpu(text: str, target: Target) -> None:
+    for kind in ("spiky", "nan"):
+        assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
+
+
 GIVEN = (
     "quantize:hidden_size=48,input=float16,quant=e4m3/column/f32/linear/given",
     "rmsnorm:hidden_size=1536,residual=true,quant=e5m2/column/f32/linear/given",

@@ -315,7 +315,7 @@ def test_rows_of_many_tensors_are_loaded_wide_and_stay_in_registers(
     ("text", "stores"),
     [
         ("dequantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given", "v4.u32"),
-        ("dequantize:hidden_size=4096,quant=e4m3/32/ue8m0,input=float32", "v4.f32"),
+        ("dequantize:hidden_size=4096,quant=e4m3/32/ue8m0,input=float32", "v4.u32"),
         ("shuffle:hidden_size=4096,input=bfloat16,shuffle_rows=32", "v4.u32"),
         ("interleave:hidden_size=64,input=uint8", "v4.u8"),
         ("quantize:hidden_size=4096,quant=e2m1/16,axis=0", "u8"),
@@ -340,7 +340,15 @@ def test_on_blackwell_codes_come_from_the_native_conversion(target_name: str, qu
 def test_narrow_accesses_are_narrow() -> None:
     """A counterexample: the assertion on wide loads can fail."""
     with pytest.raises(AssertionError, match=r"ld\.global"):
-        assert_wide_loads("rmsnorm:hidden_size=4096,vector_bytes=2", "sm_90a")
+        assert_wide_loads("rmsnorm:hidden_size=4096,vector_bytes=8", "sm_90a")
+
+
+@pytest.mark.parametrize(
+    "text", ["rmsnorm:hidden_size=4096,vector_bytes=2", "layernorm:hidden_size=4099,vector_bytes=2"]
+)
+def test_rows_at_any_address_are_loaded_wide(text: str, tmp_path: Path) -> None:
+    assert_wide_loads(text, "sm_90a")
+    assert_no_local_memory(text, "sm_90a", tmp_path)
 
 
 def test_a_kernel_with_too_few_registers_spills(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.row_schedule import RowSchedule
-from jitnorm.kernels.schedule import stores_in_pairs, why_unfit
+from jitnorm.kernels.schedule import stores_together, why_unfit
 from jitnorm.kernels.split_chunks import may_split
 from jitnorm.kernels.target import Target
 
@@ -41,7 +41,7 @@ def test_rows_of_16_bit_values_split_chunks_and_store_without_exchanges(text: st
     schedule = schedule if config.hidden_size == 4096 else RowSchedule.parse("3x1h")
     assert may_split(config)
     assert why_unfit(config, HOPPER, schedule) == ""
-    assert not stores_in_pairs(config, schedule)
+    assert not stores_together(config, schedule)
     assert any(each.splits_chunks for each in candidates(config, HOPPER, "few"))
 
 
