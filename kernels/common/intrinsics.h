@@ -12,7 +12,7 @@ template <int kAccessBytes, typename T, int kCount>
 JITNORM_INLINE void load_array(T (&to)[kCount], const T* from) {
   JITNORM_UNROLL
   for (int i = 0; i < kCount * (int)sizeof(T); i += kAccessBytes) {
-    copy_bytes<kAccessBytes>((UInt8*)to + i, __builtin_assume_aligned((const UInt8*)from + i, kAccessBytes));
+    load_bytes<kAccessBytes>((UInt8*)to + i, (const UInt8*)from + i);
   }
 }
 
@@ -20,6 +20,6 @@ template <int kAccessBytes, typename T, int kCount>
 JITNORM_INLINE void store_array(T* to, const T (&from)[kCount]) {
   JITNORM_UNROLL
   for (int i = 0; i < kCount * (int)sizeof(T); i += kAccessBytes) {
-    copy_bytes<kAccessBytes>(__builtin_assume_aligned((UInt8*)to + i, kAccessBytes), (const UInt8*)from + i);
+    store_bytes<kAccessBytes>((UInt8*)to + i, (const UInt8*)from + i);
   }
 }

@@ -5,29 +5,6 @@
 #include "../common/configuration.h"
 #include "../common/intrinsics.h"
 
-template <int kBytes>
-struct Access;
-template <>
-struct Access<16> {
-  typedef uint4 Type;
-};
-template <>
-struct Access<8> {
-  typedef uint2 Type;
-};
-template <>
-struct Access<4> {
-  typedef UInt32 Type;
-};
-template <>
-struct Access<2> {
-  typedef UInt16 Type;
-};
-template <>
-struct Access<1> {
-  typedef UInt8 Type;
-};
-
 // A chunk in registers: its bytes, viewed in the width of an access.
 template <typename T, int kAccessBytes>
 union alignas(16) Chunk {

@@ -220,10 +220,43 @@ JITNORM_INLINE UInt32 convert_e2m1x8(const float (&v)[8]) {
   return codes;
 }
 
-// One instruction, if the addresses are known to be aligned to the size.
+// What one instruction loads or stores.
 template <int kBytes>
-JITNORM_INLINE void copy_bytes(void* to, const void* from) {
-  memcpy(to, from, kBytes);
+struct Access;
+template <>
+struct Access<16> {
+  typedef uint4 Type;
+};
+template <>
+struct Access<8> {
+  typedef uint2 Type;
+};
+template <>
+struct Access<4> {
+  typedef UInt32 Type;
+};
+template <>
+struct Access<2> {
+  typedef UInt16 Type;
+};
+template <>
+struct Access<1> {
+  typedef UInt8 Type;
+};
+
+// Between registers and memory that is aligned to the size. The access has a type because NVVM 13.0 does not always
+// keep what it is told of an address: decoded rows of two leading dimensions were stored by eight bytes.
+template <int kBytes>
+JITNORM_INLINE void load_bytes(void* to, const void* from) {
+  const typename Access<kBytes>::Type access = *static_cast<const typename Access<kBytes>::Type*>(from);
+  memcpy(to, &access, kBytes);
+}
+
+template <int kBytes>
+JITNORM_INLINE void store_bytes(void* to, const void* from) {
+  typename Access<kBytes>::Type access;
+  memcpy(&access, from, kBytes);
+  *static_cast<typename Access<kBytes>::Type*>(to) = access;
 }
 
 // With programmatic dependent launch, a kernel may begin while the previous one still runs and writes what this one

@@ -317,7 +317,7 @@ def test_rows_of_many_tensors_are_loaded_wide_and_stay_in_registers(
         ("dequantize:hidden_size=4096,quant=e2m1/16/e4m3/128x4/given", "v4.u32"),
         ("dequantize:hidden_size=4096,quant=e4m3/32/ue8m0,input=float32", "v4.u32"),
         ("shuffle:hidden_size=4096,input=bfloat16,shuffle_rows=32", "v4.u32"),
-        ("interleave:hidden_size=64,input=uint8", "v4.u8"),
+        ("interleave:hidden_size=64,input=uint8", "u32"),
         ("quantize:hidden_size=4096,quant=e2m1/16,axis=0", "u8"),
         ("quantize:hidden_size=7168,quant=e4m3/128x128/f32", "v4.u32"),
         ("quantize:hidden_size=200,input=float32,vector_bytes=8,quant=e4m3/128x128/f32_ue8m0", "v2.u32"),
@@ -326,6 +326,21 @@ def test_rows_of_many_tensors_are_loaded_wide_and_stay_in_registers(
 def test_on_hopper_items_are_stored_wide_and_spill_nothing(text: str, stores: str, tmp_path: Path) -> None:
     assert_no_local_memory(text, "sm_90a", tmp_path)
     assert stores in re.findall(r"\bst\.global\.([\w.]*)", compiled(text, "sm_90a")[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dequantize:hidden_size=4096,quant=e4m3/row/f32",
+        "dequantize:hidden_size=4096,quant=e2m1/16/e4m3",
+        "mhc_post:hidden_size=4096,streams=4",
+    ],
+)
+def test_items_of_rows_with_two_leading_dimensions_are_as_wide_as_with_one(text: str, tmp_path: Path) -> None:
+    def accesses(text: str) -> list[str]:
+        return sorted(each for each in opcodes(text, "sm_90a", tmp_path) if each.startswith(("LDG", "STG")))
+
+    assert accesses(f"{text},row_dims=2") == accesses(text)
 
 
 @pytest.mark.parametrize(("target_name", "quant"), in_turn(["sm_100a", "sm_120a", "sm_120f", "sm_100f"], QUANTS[1:]))
