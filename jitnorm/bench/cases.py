@@ -1,4 +1,4 @@
-"""The ops to measure: ops of the catalogue in bfloat16, by name, with the bytes that their calls move."""
+"""The ops to measure: ops of the catalogue, nearly all in bfloat16, by name, with the bytes that their calls move."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ANY_SIZE = 3072
 
 @dataclass(frozen=True)
 class Measured:
-    """An op over bfloat16 input of shape (M, H).
+    """An op over input of shape (M, H).
 
     Attributes:
         name: the name of the op and its format.
@@ -324,6 +324,10 @@ OPS = (
     _of("decode nvfp4", "dequantize", quant="nvfp4", only_large=True),
     _of("decode mxfp8", "dequantize", quant="mxfp8", only_large=True),
     _of("weight nvfp4", "quantize_weight", only_large=True),
+    _of("decode mxfp8 f32", "dequantize", quant="mxfp8", input="float32", only_large=True),
+    _of("rmsnorm nvfp4 128x4", "rmsnorm_fp4quant", layout="128x4"),
+    _of("nvfp4 alone 128x4", "quantize", quant="nvfp4", layout="128x4"),
+    _of("mxfp8 alone 128x4", "quantize", quant="mxfp8", layout="128x4"),
     _of("weight fp8", "quantize", quant="fp8_block", only_large=True),
     _of("amax", "compute_amax", only_large=True),
 )  # fmt: skip
@@ -354,7 +358,7 @@ def ops_named(parts: Sequence[str]) -> list[Measured]:
 
     Example:
         >>> [op.name for op in ops_named(["decode"])]
-        ['decode nvfp4', 'decode mxfp8']
+        ['decode nvfp4', 'decode mxfp8', 'decode mxfp8 f32']
     """
     names = [op.name for op in OPS]
     chosen: set[str] = set()
