@@ -57,7 +57,7 @@ def config_of_call(
         input: dtype of the first tensor.
         weight: dtype of the weight; empty for ops without one.
         row_dims: how many leading dimensions remain after merging those that a single stride can walk.
-        vector_bytes: bytes of input that one load may read.
+        vector_bytes: bytes to which rows of the input are aligned, 16 at most.
         row_class: the class of its number of rows, one of `kernels.row_classes.ROW_CLASSES`.
         enable_pdl: the op's argument: True, False, or None for wherever the target supports it.
         dtypes: further fields that are dtypes of tensors.

@@ -39,7 +39,7 @@ class KernelConfig:
         quant: how the result is encoded; None writes it in the input's dtype.
         keep_norm: whether the normalized row is also written in the input's dtype, in addition to its codes.
         row_dims: how many leading dimensions remain after merging those that a single stride can walk.
-        vector_bytes: bytes of input that one load may read, as the tensors' addresses and strides allow.
+        vector_bytes: bytes to which rows of the input are aligned, 16 at most, as the addresses and strides allow.
         pdl: whether the kernel takes part in programmatic dependent launch.
         gate_columns: for gated activations, how many columns of gates alternate with as many columns of values, in an
             input of twice the hidden size; the hidden size itself, or -1 for it, if gates and values are two halves; 0
