@@ -33,7 +33,7 @@ from .dtypes import BYTE, DTYPES
 from .interface import tensor_arguments
 from .item_ops import INTERLEAVED_COLUMNS, INTERLEAVED_ROWS, STREAM_COLUMNS, item_threads
 from .numerics import AMAX_PARTS, CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
-from .padding import has_padding_blocks, padding_turns
+from .padding import padding_turns, pads_scales
 from .quant_spec import MANTISSA_BITS, MAX_CODE, MAX_EXPONENT, QuantSpec
 from .row_counts import rows_of_part
 from .row_ops import angle_type, angles_in_run, has_frequencies
@@ -345,7 +345,7 @@ def _launch_constants(config: KernelConfig, target: Target) -> Iterator[Constant
     if not target.is_cpu and config.is_row_wise:
         yield from schedule_constants(config, target)
         return
-    if config.is_row_wise and has_padding_blocks(config):
+    if config.is_row_wise and pads_scales(config):
         yield integer("kPaddingBlocks", padding_turns(config))
     yield boolean("kTakesFastPath", False)
     yield boolean("kKeepsUnpacked", False)

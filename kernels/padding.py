@@ -15,10 +15,11 @@ _MOST_BLOCKS = 256
 _MOST_STORES = 16
 
 
-def has_padding_blocks(config: KernelConfig) -> bool:
-    """Whether scales are padded by blocks of their own, or on the CPU in turns of their own.
+def pads_scales(config: KernelConfig) -> bool:
+    """Whether a launch pads scales beside its rows.
 
-    Blocks that stay, or whose ranks divide the rows, pad them together. What a mask leaves out is not padded.
+    Blocks of their own do so, persistent blocks once they have no rows left, or on the CPU turns of their own. Ranks
+    that divide the rows let all blocks pad first. What a mask leaves out is not padded.
     """
     return config.row_multiple > 1 and not config.masked and config.all_reduce in ("", "one_shot")
 
@@ -38,11 +39,11 @@ def padding_shares(config: KernelConfig, schedule: RowSchedule) -> int:
 
 def padding_blocks(config: KernelConfig, schedule: RowSchedule) -> int:
     """Blocks, or the clusters that they make up, that pad the scales of a matrix, or of all experts."""
-    if not has_padding_blocks(config) or schedule.is_persistent:
+    if not pads_scales(config) or schedule.is_persistent:
         return 0
     return ceil_div(padding_turns(config) * padding_shares(config, schedule), schedule.blocks_per_row)
 
 
 def padding_turns(config: KernelConfig) -> int:
     """How often the CPU pads scales: once for a matrix, or for each expert."""
-    return max(1, config.experts) if has_padding_blocks(config) else 0
+    return max(1, config.experts) if pads_scales(config) else 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .config import KernelConfig
 from .constant import Constant, boolean, integer
 from .factor_blocks import factor_rows
-from .padding import has_padding_blocks, padding_blocks, padding_shares
+from .padding import padding_blocks, padding_shares, pads_scales
 from .registers import MAX_PREFETCHED_BYTES
 from .reordered_values import reorders_values
 from .row_parts import has_separate_parts
@@ -47,7 +47,7 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
     yield integer("kStagedBytes", staged_row_bytes(config))
     if config.experts:
         yield integer("kPaddingShares", padding_shares(config, schedule))
-    if config.experts or has_padding_blocks(config):
+    if config.experts or pads_scales(config):
         yield integer("kPaddingBlocks", padding_blocks(config, schedule))
     if config.sinkhorn:
         yield integer("kFactorRows", factor_rows(schedule))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.launch_recipe import launch_recipe
-from jitnorm.kernels.padding import has_padding_blocks, padding_blocks, padding_shares, padding_turns
+from jitnorm.kernels.padding import padding_blocks, padding_shares, padding_turns, pads_scales
 from jitnorm.kernels.row_schedule import RowSchedule
 from jitnorm.kernels.target import Target
 from recipe_extents import evaluate
@@ -68,11 +68,11 @@ def test_without_tiles_of_scales_there_is_none(config: KernelConfig) -> None:
 
 def test_persistent_blocks_pad_together() -> None:
     config = replace(CONFIG, op="rmsnorm", weight="bfloat16", schedule="7x2ao4")
-    assert has_padding_blocks(config)
+    assert pads_scales(config)
     assert padding_blocks(config, RowSchedule.parse(config.schedule)) == 0
     assert grid(config, 5) == 5
 
 
 def test_what_a_mask_leaves_out_is_not_padded() -> None:
-    assert not has_padding_blocks(replace(CONFIG, batched=True, masked=True))
+    assert not pads_scales(replace(CONFIG, batched=True, masked=True))
     assert grid(replace(CONFIG, batched=True, masked=True), 1, matrices=5) == 5
