@@ -46,12 +46,14 @@ JITNORM_INLINE UInt32 encode_e5m2(float v) {
 
 // The value of an E4M3 code that is not NaN.
 JITNORM_INLINE float decode_e4m3(UInt32 code) {
+  if constexpr (kHasNativeFp8) return to_float(Float16{(UInt16)widen_e4m3x2(code)});
   // As the top bits of a float the exponent is 120 too small; the product also normalizes denormals, exactly.
   return mul_rn(float_of(((code & 0x80u) << 24) | ((code & 0x7fu) << 20)), 0x1p120f);
 }
 
 // The value of any code, which a float holds exactly.
 JITNORM_INLINE float to_float(Float8E4M3 x) {
+  if constexpr (kHasNativeFp8) return decode_e4m3(x.bits);
   return (x.bits & 0x7fu) == 0x7fu ? float_of(0x7fffffffu) : decode_e4m3(x.bits);
 }
 

@@ -110,6 +110,7 @@ float approximate_reciprocal_root(float a);
 float fma_ru(float a, float b, float c);
 UInt32 convert_e4m3x2(float low, float high);
 UInt32 convert_e5m2x2(float low, float high);
+UInt32 widen_e4m3x2(UInt32 codes);
 UInt32 convert_e2m1x8(const float (&v)[8]);
 
 // A code of INT8: saturating, NaN to 0. From 2^23 on, floats are whole: the addition rounds at the right place.

@@ -27,6 +27,14 @@ JITNORM_INLINE float value_of(const Chunk<BFloat16, kAccessBytes>& chunk, int i)
   return float_of(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
 }
 
+// Two neighbours are widened together.
+template <int kAccessBytes>
+JITNORM_INLINE float value_of(const Chunk<Float8E4M3, kAccessBytes>& chunk, int i) {
+  if constexpr (!kHasNativeFp8) return to_float(chunk.elements[i]);
+  const UInt32 pair = widen_e4m3x2(chunk.words[i / 4] >> (i % 4 / 2 * 16));
+  return to_float(Float16{(UInt16)(i % 2 == 0 ? pair : pair >> 16)});
+}
+
 // The sum with element i, or with its square.
 template <typename Held>
 JITNORM_INLINE float add_element(float sum, const Held& h, int i) {

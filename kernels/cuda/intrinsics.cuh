@@ -170,6 +170,13 @@ JITNORM_INLINE float rounded_to(float x, BFloat16) {
   return float_of(bits);
 }
 
+// The products of two float16 each.
+JITNORM_INLINE UInt32 multiply_f16x2(UInt32 a, UInt32 b) {
+  UInt32 pair;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+  return pair;
+}
+
 // Two float16, the first in the lower half.
 JITNORM_INLINE UInt32 convert_f16x2(float low, float high) {
   UInt32 pair;
@@ -187,6 +194,14 @@ JITNORM_INLINE UInt32 convert_e4m3x2(float low, float high) {
 JITNORM_INLINE UInt32 convert_e5m2x2(float low, float high) {
   UInt16 pair;
   asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+// Two codes of E4M3, the first in the lower byte, to two float16, the first in the lower half: exactly, NaN to 0x7fff
+// (Ada and later).
+JITNORM_INLINE UInt32 widen_e4m3x2(UInt32 codes) {
+  UInt32 pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"((UInt16)codes));
   return pair;
 }
 

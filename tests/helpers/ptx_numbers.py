@@ -153,6 +153,8 @@ class Numbers(Registers):
     def _do_mul(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if modifiers in (["rn", "f32"], ["rn", "f32x2"]):
             self.write_float(operands[0], np.multiply(*(self.float(each, modifiers[1]) for each in operands[1:])))
+        elif modifiers == ["rn", "f16x2"]:
+            self._halves_of(operands, np.multiply)
         elif modifiers[0] == "wide":
             kind = modifiers[1]
             product = self.extended(operands[1], kind) * self.extended(operands[2], kind)
@@ -237,17 +239,20 @@ class Numbers(Registers):
         chosen = choose(read(operands[1], bits), read(operands[2], bits))
         self.write(operands[0], np.maximum(chosen, 0) if modifiers[0] == "relu" else chosen, bits)
 
-    def _extremes_of_halves(self, operands: tuple[str, ...], choose: Any) -> None:
-        halves = choose(*(_halves(self.read(operand, 32)) for operand in operands[1:]))
+    def _halves_of(self, operands: tuple[str, ...], operate: Any) -> None:
+        halves = operate(*(_halves(self.read(operand, 32)) for operand in operands[1:]))
+        self._write_halves(operands[0], halves)
+
+    def _write_halves(self, operand: str, halves: Array) -> None:
         pairs = np.where(np.isnan(halves), np.uint16(0x7FFF), halves.view(np.uint16)).view(np.uint32)
-        self.write(operands[0], pairs[:, 0].astype(np.uint64), 32)
+        self.write(operand, pairs[:, 0].astype(np.uint64), 32)
 
     def _do_max(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if modifiers[-1] in _INTEGERS:
             self._extremes(modifiers, operands, np.maximum)
             return
         if modifiers == ["NaN", "f16x2"]:
-            self._extremes_of_halves(operands, np.maximum)
+            self._halves_of(operands, np.maximum)
             return
         if modifiers == ["xorsign", "abs", "f32"]:
             a, b = (self.float(operand) for operand in operands[1:])
@@ -264,7 +269,7 @@ class Numbers(Registers):
             self._extremes(modifiers, operands, np.minimum)
             return
         if modifiers == ["f16x2"]:
-            self._extremes_of_halves(operands, np.fmin)
+            self._halves_of(operands, np.fmin)
             return
         choose = {"f32": np.fmin, "NaN.f32": np.minimum}[".".join(modifiers)]
         a, b = (self.float(operand) for operand in operands[1:])
@@ -280,6 +285,10 @@ class Numbers(Registers):
             return
         if modifiers[0] != "rn":
             self._convert_exactly(modifiers, operands)
+            return
+        if modifiers == ["rn", "f16x2", "e4m3x2"]:
+            codes = self.read(operands[1], 16).astype("<u2").view(ml_dtypes.float8_e4m3fn).reshape(-1, 2)
+            self._write_halves(operands[0], codes.astype(np.float16))
             return
         if modifiers == ["rn", "f32", "s32"]:
             self.write_float(operands[0], self._signed(operands[1], 32).astype(np.float32))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -78,8 +79,27 @@ __device__ bool has_right_scale(float amax) {
   return bits_of(fast) == bits_of(exact) && bits_of(reciprocal) == bits_of(exact_reciprocal);
 }
 CONVERT(to_scale, result = has_right_scale(magnitude_of(v[i])))
+// Whether a block's value, chosen by all bits of a global scale, is divided by that as it must be.
+__device__ bool is_divided_right(float by) {
+  const UInt32 any = bits_of(by) * 0x9e3779b1u;
+  const float value = mul_rn(decode_e2m1(any >> 28), decode_e4m3((any >> 16 & 0xffu) % 0x7fu));
+  return !is_moderate(by) || bits_of(fast_quotient(value, by, reciprocal_rn(by))) == bits_of(value / by);
+}
+CONVERT(to_block_quotient, result = is_divided_right(v[i]))
 CONVERT(to_reciprocal_root,
         result = !is_in_normal_range(v[i]) || fast_reciprocal_root(v[i]) == reciprocal_rn(sqrt_rn(v[i])))
+"""
+
+# A thread decodes as many words as have eight values; each word is repeated for all of its values.
+DECODING = """
+extern "C" __global__ __launch_bounds__(1024) void decode(const float* words, Int64 stride, float* to, Int64 rows) {
+  const Int64 at = blockIdx.x * stride + threadIdx.x * 8;
+  for (int i = 0; i < 8; i += kCodesPerWord) {
+    float values[kCodesPerWord];
+    decode_word<kElement>(bits_of(words[at + i]), values);
+    for (int j = 0; j < kCodesPerWord; ++j) to[at + i + j] = values[j];
+  }
+}
 """
 
 _ENTRY = re.compile(r"^CONVERT\((?P<name>\w+),.*?\)\n", re.MULTILINE | re.DOTALL)
@@ -139,16 +159,20 @@ def scale(x: torch.Tensor) -> torch.Tensor:
     return torch.ones_like(x)
 
 
+def block_quotient(x: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(x)
+
+
 def reciprocal_root(x: torch.Tensor) -> torch.Tensor:
     return torch.ones_like(x)
 
 
-def recipe(entry: str, target: Target) -> str:
+def recipe(entry: str, target: Target, out: str = "int16") -> str:
     common = {"kind": "tensor", "single": False, "alignment": 4, "may_be": "", "shape": ["...", ROW]}
     common |= {"row_set": 0, "table_dims": 0, "flat": False, "if_empty": 0.0}
     arguments = [
         {**common, "name": "input", "dtypes": ["float32"], "output": False, "strided": True},
-        {**common, "name": "out", "dtypes": ["int16"], "output": True, "strided": False},
+        {**common, "name": "out", "dtypes": [out], "output": True, "strided": False},
     ]
     fields: dict[str, Any] = {"abi": LAUNCHER_ABI, "entry": entry, "row_dims": 1, "arguments": arguments}
     fields |= {"batched": False, "heads": False, "items": None}
@@ -174,7 +198,7 @@ def all_floats() -> Iterator[torch.Tensor]:
 
 CONVERSIONS = [
     e2m1, fast_e2m1, rounded_e2m1, e4m3, e5m2, int8, int8_word, bfloat16, float16, reciprocal, quotient, scale,
-    reciprocal_root,
+    block_quotient, reciprocal_root,
 ]  # fmt: skip
 
 
@@ -211,3 +235,42 @@ def test_every_float_rounds_to_the_nearest_value(
         convert(x, out)
         wrong = out != expected(x).short()
         assert not wrong.any(), f"{x[wrong][0].item()!r}: {out[wrong][0].item():#06x}"
+
+
+# Encodings of a configuration that decodes, and the dtypes of their codes.
+ELEMENTS = {
+    "e2m1/16/e4m3": ml_dtypes.float4_e2m1fn, "e4m3/row/f32": ml_dtypes.float8_e4m3fn,
+    "e5m2/row/f32": ml_dtypes.float8_e5m2, "int8/row/f32": np.int8,
+}  # fmt: skip
+
+
+def some_words(quant: str, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Words of codes as rows of floats, repeated for each of their values, and these values."""
+    bits = 4 if quant.startswith("e2m1") else 8
+    words = np.random.default_rng(1).integers(0, 1 << 32, count * bits // 32, dtype=np.uint32)
+    codes = words[:, None] >> (bits * np.arange(32 // bits, dtype=np.uint32)) & (1 << bits) - 1
+    values = codes.astype(np.uint8).view(ELEMENTS[quant]).astype(np.float32)
+    values[np.isnan(values)] = np.uint32(0x7FFFFFFF).view(np.float32)
+    rows = np.repeat(words, 32 // bits).view(np.int32), values.view(np.int32)
+    return tuple(torch.from_numpy(each.reshape(-1, ROW)) for each in rows)
+
+
+@pytest.mark.parametrize("name", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("quant", ELEMENTS)
+def test_words_decode_to_the_values_of_their_codes_on_the_host(quant: str, name: str) -> None:
+    source = compose(KernelConfig.parse(f"dequantize:hidden_size=64,quant={quant}"), Target(name), DECODING)
+    words, values = some_words(quant, 2 * ROW)
+    memory = np.concatenate([words.numpy().view(np.uint8).ravel(), np.full(words.nbytes, 0xFF, np.uint8)])
+    run_ptx(ptx_of_text(source, Target(name)), memory, [0, ROW, words.nbytes, 2], 2, ROW // 8, 1)
+    assert torch.equal(torch.from_numpy(memory[words.nbytes :].view(np.int32)).view_as(values), values)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("quant", ELEMENTS)
+def test_words_decode_to_the_values_of_their_codes(quant: str, target: Target) -> None:
+    config = KernelConfig.parse(f"dequantize:hidden_size=64,quant={quant}")
+    code = select(target).compile(compose(config, target, DECODING), target)
+    words, values = some_words(quant, 1 << 24)
+    out = torch.empty(words.shape, device="cuda")
+    launcher().load_kernel(recipe("decode", target, "float32"), code)(words.cuda().view(torch.float32), out)
+    assert torch.equal(out.cpu().view(torch.int32), values)

@@ -315,6 +315,21 @@ extern "C" Int64 wrong_quotients(Int64 divisor) {
   return wrong;
 }
 
+// Of E2M1's values, 1.5 and powers of two, times E4M3's, from 8 to 15 times powers of two, by any mantissa.
+extern "C" Int64 wrong_block_quotients() {
+  Int64 wrong = 0;
+  for (UInt32 mantissa = 0; mantissa < 1u << 23; ++mantissa) {
+    const float divisor = float_of(0x3f800000u | mantissa), reciprocal = 1.0f / divisor;
+    for (int i = 0; i < 16; ++i) {
+      const float a = (float)(8 + i % 8) * (i < 8 ? 1.0f : 1.5f);
+      wrong += fast_quotient(a, divisor, reciprocal) != a / divisor;
+    }
+    wrong += bits_of(fast_quotient(-0.0f, divisor, reciprocal)) != 0x80000000u;
+    wrong += bits_of(fast_quotient(0.0f, divisor, reciprocal)) != 0u;
+  }
+  return wrong;
+}
+
 // The reciprocal of `root`, in [1, 2), from one that is near: a step rounded up, exact in integers, and one more.
 static bool is_right(UInt32 mantissa, int ulps) {
   const float root = float_of(0x3f800000u | mantissa);
@@ -339,7 +354,8 @@ extern "C" Int64 wrong_roots() {
 @pytest.fixture(scope="module")
 def fast_path(folder: Path) -> ctypes.CDLL:
     library = load_with_headers(KernelConfig("rmsnorm", 64, quant=FP8_TOKEN), FAST_PATH, folder)
-    library.wrong_quotients.restype = library.wrong_roots.restype = ctypes.c_int64
+    for function in (library.wrong_quotients, library.wrong_block_quotients, library.wrong_roots):
+        function.restype = ctypes.c_int64
     return library
 
 
@@ -349,6 +365,11 @@ def test_one_step_makes_quotients_by_a_hidden_size_or_a_largest_code_exact(
 ) -> None:
     """`fast_quotient` in common/fast_path.h, for every mantissa."""
     assert fast_path.wrong_quotients(ctypes.c_int64(divisor)) == 0
+
+
+def test_one_step_makes_quotients_of_block_values_by_a_global_scale_exact(fast_path: ctypes.CDLL) -> None:
+    """`fast_quotient` of what NVFP4 decodes to, for every mantissa of the global scale."""
+    assert fast_path.wrong_block_quotients() == 0
 
 
 def test_two_steps_make_exact_reciprocals_of_roots_from_what_is_off_by_a_part_in_two_to_the_22(
