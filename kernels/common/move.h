@@ -6,18 +6,28 @@
 #include "rows.h"
 #include "scale_layout.h"
 
-// An item is four neighbouring scales of a row in the swizzled layout, each matrix of a batch padded for itself.
+// An item is four neighbouring scales of a row in the swizzled layout, each matrix of a batch padded for itself. Those
+// of a warp are up to 16 neighbouring scales of the rows that lie together in a tile: they fill sectors, both where
+// they are loaded and where they are stored.
 JITNORM_INLINE void interleave_item(const Arguments& a, Int64 item) {
-  constexpr int kQuads = kPaddedScaleColumns / 4;
-  const Int64 padded_row = item / kQuads;
-  const int column = (int)(item % kQuads) * 4;
-  const Int64 matrix = padded_row / padded_rows(a.rows), row = padded_row % padded_rows(a.rows);
+  constexpr int kQuads = kPaddedScaleColumns / 4, kNeighbours = kQuads % 4 == 0 ? 4 : kQuads % 2 == 0 ? 2 : 1;
+  constexpr int kStrips = kQuads / kNeighbours;  // of columns
+  const Int64 place = item / kNeighbours, strip = place / kPaddedRowMultiple;
+  const int quad = (int)(strip % kStrips) * kNeighbours + (int)(item % kNeighbours), column = 4 * quad;
+  const int within = (int)(place % kPaddedRowMultiple);
+  const Int64 padded_row = strip / kStrips * kPaddedRowMultiple + within % 4 * 32 + within / 4;
+  const Int64 matrix = kRowSets == RowSets::kMatrices ? padded_row / padded_rows(a.rows) : 0;
+  const Int64 row = padded_row - matrix * padded_rows(a.rows);
   Input scales[4] = {};
   if (row < a.rows) {
-    const Input* from = a.input + row_offset(matrix * a.rows + row, a.extents, a.input_strides);
-    JITNORM_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      if (column + i < kScaleColumns) scales[i] = from[column + i];
+    const Input* from = a.input + row_offset(matrix * a.rows + row, a.extents, a.input_strides) + column;
+    if constexpr (kScaleColumns % 4 == 0) {
+      load_array<(kInputAccessBytes < kOutAccessBytes ? kInputAccessBytes : kOutAccessBytes)>(scales, from);
+    } else {
+      JITNORM_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        if (column + i < kScaleColumns) scales[i] = from[i];
+      }
     }
   }
   store_array<kOutAccessBytes>(a.out + swizzled_offset(padded_row, column), scales);
