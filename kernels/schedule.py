@@ -29,7 +29,7 @@ from .resident_rows import why_not_resident
 from .row_parts import has_separate_parts, of_long_row, of_rows_that_fill
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import MOST_SHARING_ROWS, sharing_rows, why_not_ahead
-from .short_rows import SINGLE_WARP_GROUPS, short_row_schedule
+from .short_rows import SINGLE_WARP_GROUPS, holds_halves, pairs_of_chunks, short_row_schedule
 from .skipped_chunks import why_not_skipped
 from .split_chunks import why_not_split
 from .tabulated_rows import why_not_tabulated
@@ -231,6 +231,8 @@ def stores_together(config: KernelConfig, schedule: RowSchedule) -> bool:
     """
     lanes = CHUNK_SIZE * max(2, DTYPES[config.input].bytes) // config.vector_bytes
     if schedule.splits_chunks or schedule.lanes_per_row % lanes:
+        return False
+    if holds_halves(config) and any(pairs % lanes for pairs in pairs_of_chunks(config)):
         return False
     sizes = (config.encoded_size, config.hidden_size, config.second_size)
     is_even = all(size % (lanes * CHUNK_SIZE) == 0 for size in sizes)

@@ -142,13 +142,13 @@ struct ChunkAngles {
     }
   }
 
-  // A chunk of the first half, and the one that it is rotated with.
-  JITNORM_INLINE void turn(float (&first)[kChunkSize], float (&second)[kChunkSize]) const {
+  // A chunk of the first half, and the one that it is rotated with, or two others.
+  JITNORM_INLINE void turn(float (&first)[kChunkSize], float (&second)[kChunkSize], bool is_turned) const {
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) {
       const float a = first[i], b = second[i], cosine = angle_at(cosines[0], i), sine = angle_at(sines[0], i);
-      first[i] = turned(a, b, cosine, -sine);
-      second[i] = turned(b, a, cosine, sine);
+      first[i] = is_turned ? turned(a, b, cosine, -sine) : unturned(a);
+      second[i] = is_turned ? turned(b, a, cosine, sine) : unturned(b);
     }
   }
   JITNORM_INLINE void turn(float (&y)[kChunkSize], int index) const {

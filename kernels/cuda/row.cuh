@@ -15,7 +15,7 @@ struct Row {
   Int64 number;
   bool is_processed;  // otherwise the thread only takes part for the others: it loads and stores nothing
   Source source;
-  int first_chunk;  // this thread's first; the others follow, a row's threads apart
+  int first_chunk;  // this thread's first; the others follow, a row's threads apart, or form a pair with it
 #ifdef JITNORM_TWO_SIZES
   int chunks;  // of the row
 #endif
@@ -37,7 +37,11 @@ struct Row {
   // in the same launch.
   JITNORM_INLINE bool has_chunk(int slot) const { return thread_of_row() / 32 * 32 + slot * kThreadsPerRow < chunks; }
 #else
+#ifdef JITNORM_HOLDS_HALVES
+  JITNORM_INLINE int index(int slot) const { return chunk_of_pair(first_chunk, slot); }
+#else
   JITNORM_INLINE int index(int slot) const { return first_chunk + slot * kThreadsPerRow; }
+#endif
 
   // The same for a schedule that skips chunks; with others, lanes compute zeros.
   JITNORM_INLINE bool has_chunk(int slot) const {

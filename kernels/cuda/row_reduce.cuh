@@ -7,6 +7,7 @@
 #include "folds.cuh"
 #include "side_by_side.cuh"
 #include "source.cuh"
+#include "turned_pairs.cuh"
 
 template <typename Held>
 JITNORM_INLINE float chunk_sum(const Held& chunk) {
@@ -145,6 +146,9 @@ struct Sums {
       float of_group[kGroupSlots];
       JITNORM_UNROLL
       for (int i = 0; i < kGroupSlots; ++i) of_group[i] = slots[g * kGroupSlots + i];
+#ifdef JITNORM_HOLDS_HALVES
+      if constexpr (!kPairsLieInOrder) sort_halves(of_group);
+#endif
       groups[g] = g < kGroups ? butterfly_sum<kLanesPerRow>(fold_sum(of_group)) : 0.0f;
     }
     return fold_sum(groups);

@@ -100,21 +100,22 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
 }
 
 #ifdef JITNORM_HOLDS_HALVES
-// The same for heads of which a lane has a chunk of each half.
+// The same for heads of which a lane has two chunks that are rotated with each other, or two others.
 JITNORM_INLINE void encode_heads(const Arguments& a, Rows& of, const RowEncoder (&encoders)[kRowsAtOnce]) {
   // All lanes load before any overwrites the input: without a norm, no sum synchronizes them.
   if constexpr (!kNormalizes) __syncwarp();
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     const Row& row = of.rows[r];
-    const RowStatistic statistic = row.angles.is_known ? row.statistic : RowStatistic{0.0f, float_of(0x7fffffffu)};
+    const bool is_turned = is_turned_pair(row.first_chunk), is_lost = is_turned && !row.angles.is_known;
+    const RowStatistic statistic = is_lost ? RowStatistic{0.0f, float_of(0x7fffffffu)} : row.statistic;
     float halves[2][kChunkSize];
     JITNORM_UNROLL
     for (int j = 0; j < 2; ++j) {
       if constexpr (!kPrefetchesWeight) of.parameters[j].load(a, row.index(j));
       normalize_chunk(row.held[j], of.parameters[j], statistic, halves[j]);
     }
-    row.angles.turn(halves[0], halves[1]);
+    row.angles.turn(halves[0], halves[1], is_turned);
     JITNORM_UNROLL
     for (int j = 0; j < 2; ++j) encoders[r].encode_chunk(row.index(j), halves[j], 0.0f);
   }
@@ -153,7 +154,7 @@ JITNORM_INLINE Row locate_row(const Arguments& a, Int64 number, int thread) {
   // Lanes past the last row repeat it, because it is in their warp: they load it before any lane stores it, and store
   // the same.
   const Int64 at = is_processed(a, number) ? number : a.rows - 1;
-  return {at, true, Source::of(a, at), thread};
+  return {at, true, Source::of(a, at), pair_of_lane(thread)};
 #else
   const bool is_there = is_processed(a, number);
   const Int64 at = is_there ? number : 0;

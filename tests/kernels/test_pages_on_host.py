@@ -28,6 +28,8 @@ KERNELS = (
         "rmsnorm:hidden_size=13,pair=true,rope=neox,rotary_size=10,vector_bytes=1,paged=true,keep_heads=true,slots=int32",
         "sm_80",
     ),
+    ("rmsnorm:hidden_size=192,pair=true,rope=neox,rotary_size=64,paged=true,keep_heads=true", "sm_90a"),
+    ("quantize:hidden_size=96,pair=true,rope=neox,paged=true,quant=e4m3/tensor/f32", "sm_90a"),
     ("quantize:hidden_size=128,pair=true,rope=neox,paged=true", "sm_90a"),
     ("quantize:hidden_size=64,pair=true,rope=neox,paged=true,keep_heads=true,quant=e4m3/tensor/f32", "sm_80"),
 )

@@ -77,7 +77,7 @@ def test_rows_that_meet_lie_so_where_a_quarter_of_the_lanes_would_be_idle(text: 
         (SWIGLU.format(384), "1x1wp4", "1x1p8n24", "1x1p8n24"),
         (ALONE.format(320), "1x1wp4", "1x1p8n20", "1x1p8n20"),
         # Heads to rotate have as many lanes as they need, and longer rows fill the lanes that others have, too.
-        ("quantize:hidden_size=192,angles=bfloat16,rope=neox,pair=true", "1x1wp8n16", "", "1x1wp8n16"),
+        ("quantize:hidden_size=192,angles=bfloat16,rope=neox,pair=true", "1x2p16o9n8", "", "1x2p16o9n8"),
         ("rmsnorm:hidden_size=448", "1x1wulp2", "1x1wqdp4", "1x1wp4"),
         ("rmsnorm:hidden_size=80", "1x1wulp8n8", "1x1wqdp16n8", "1x1wp16n8"),
         ("rmsnorm:hidden_size=320,weights=2", "1x1wp4", "1x1wqdp4", "1x1wp4"),
