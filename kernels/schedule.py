@@ -358,8 +358,14 @@ def _heavy_schedule(config: KernelConfig, groups: int, chunks: int) -> RowSchedu
 def _sandwich_schedule(config: KernelConfig, groups: int) -> RowSchedule:
     """Two rows of 16-bit values per chunk: to NVFP4, 9200 x 14592 takes 0.90 of its time with four chunks.
 
-    Short rows have one chunk: 512 x 2304 takes 0.83 of the time.
+    Short rows have one chunk: 512 x 2304 takes 0.83 of the time. If the amax of a row is needed, the sum is stored
+    before, so that the norm can take its place: NVFP4 by row of 5000 x 4096 takes 0.73 of the time, 8000 x 7168 0.62.
     """
+    if config.needs_row_amax:
+        warps = groups if groups <= _MOST_SHARING_GROUPS else ceil_div(groups, PREFERRED_CHUNKS)
+        return RowSchedule(
+            warps, ceil_div(groups, warps), prefetches_weight=True, stores_sum_early=may_store_sum_late(config)
+        )
     warps = groups if groups <= 6 else ceil_div(groups, PREFERRED_CHUNKS)
     chunks = ceil_div(groups, warps)
     return RowSchedule(warps, chunks, prefetches_weight=True, resident_blocks=residents(config, warps, chunks))

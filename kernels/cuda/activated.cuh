@@ -139,6 +139,15 @@ JITNORM_INLINE void forget_unpacked(GatedChunk& h) {
   forget_unpacked(h.gates);
 }
 
+template <>
+struct RoomForFloats<GatedChunk> {
+  static constexpr bool kExists = true;
+  JITNORM_FORCE_INLINE static float& at(GatedChunk& h, int i) {
+    constexpr int kOfValues = InputChunk::kBytes / 4;
+    return i < kOfValues ? h.values.floats[i] : h.gates.floats[i - kOfValues];
+  }
+};
+
 #ifdef JITNORM_FINISHES
 // Its product with the activations of gates.
 JITNORM_INLINE void finish(const GatedChunk& h, float (&y)[kChunkSize]) {

@@ -30,6 +30,12 @@ JITNORM_INLINE void forget_unpacked(BranchChunk&) {}
 
 JITNORM_INLINE float value_of(const BranchChunk& h, int i) { return h.sum.elements[i]; }
 
+template <>
+struct RoomForFloats<BranchChunk> {
+  static constexpr bool kExists = true;
+  JITNORM_FORCE_INLINE static float& at(BranchChunk& h, int i) { return h.sum.elements[i]; }
+};
+
 // The float32 sum of a branch and a residual; it may also be stored, rounded to the input's type.
 template <>
 struct RowSource<Combine::kBranch> {

@@ -11,8 +11,25 @@ union alignas(16) Chunk {
   static constexpr int kBytes = kChunkSize * (int)sizeof(T);
   T elements[kChunkSize];
   UInt32 words[kBytes / 4];
+  float floats[kBytes / 4];
   typename Access<kAccessBytes>::Type accesses[kBytes / kAccessBytes];
 };
+
+// Where floats can replace what a lane holds of a chunk.
+template <typename Held>
+struct RoomForFloats {
+  static constexpr bool kExists = false;
+};
+template <>
+struct RoomForFloats<Chunk<float, 16>> {
+  static constexpr bool kExists = true;
+  JITNORM_FORCE_INLINE static float& at(Chunk<float, 16>& h, int i) { return h.elements[i]; }
+};
+
+template <typename Held>
+JITNORM_INLINE float& float_in(Held& h, int i) {
+  return RoomForFloats<Held>::at(h, i);
+}
 
 // Element i, widened. A bfloat16 is extracted from its word: on its own, the upper one of two takes one more
 // instruction.

@@ -122,6 +122,12 @@ struct SandwichChunk {
 JITNORM_INLINE float value_of(const SandwichChunk& h, int i) { return h.sum.elements[i]; }
 JITNORM_INLINE void forget_unpacked(SandwichChunk&) {}
 
+template <>
+struct RoomForFloats<SandwichChunk> {
+  static constexpr bool kExists = true;
+  JITNORM_FORCE_INLINE static float& at(SandwichChunk& h, int i) { return h.sum.elements[i]; }
+};
+
 // The float32 sum of the normalized input and a residual; it may also be stored, rounded to the input's type.
 template <>
 struct RowSource<Combine::kSandwich> {

@@ -51,19 +51,10 @@ struct Row {
 #endif
 };
 
-template <typename Held>
-struct AreFloats {
-  static constexpr bool kValue = false;
-};
-template <>
-struct AreFloats<Chunk<float, 16>> {
-  static constexpr bool kValue = true;
-};
-
-// Whether the norm replaces a row of floats once its largest magnitude is known: then the weight, which is as long as
-// the row, need not be loaded again to encode it.
+// Whether the norm replaces a row that has room for floats once its largest magnitude is known: then the weight, which
+// is as long as the row, need not be loaded again to encode it, nor activations computed again.
 constexpr bool kKeepsNormalized = kNeedsRowAmax && kNormalizes && kHoldsRow && !kStaysShared &&
-                                  AreFloats<HeldChunk>::kValue && (kStoresSumEarly || !kStoresSum);
+                                  RoomForFloats<HeldChunk>::kExists && (kStoresSumEarly || !kStoresSum);
 
 struct Rows {
   Row rows[kRowsAtOnce];
@@ -90,7 +81,7 @@ template <typename Held>
 JITNORM_INLINE void keep_normalized(Held& h, const float (&y)[kChunkSize]) {
   if constexpr (kKeepsNormalized) {
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) h.elements[i] = y[i];
+    for (int i = 0; i < kChunkSize; ++i) float_in(h, i) = y[i];
   }
 }
 

@@ -31,7 +31,7 @@ JITNORM_INLINE void compute_chunk(Row& row, HeldChunk& h, const Parameters& p, i
   if constexpr (!kHoldsRow || kStaysShared) row.source.load(h, index);
   if constexpr (kKeepsNormalized) {
     JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) y[i] = value_of(h, i);
+    for (int i = 0; i < kChunkSize; ++i) y[i] = float_in(h, i);
   } else {
     normalize_chunk(h, p, row.statistic, y);
   }
