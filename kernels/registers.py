@@ -46,6 +46,17 @@ def with_room_for_weight(config: KernelConfig, schedule: RowSchedule) -> RowSche
     return schedule
 
 
+def with_room_for_floats(config: KernelConfig, schedule: RowSchedule) -> RowSchedule:
+    """The effective schedule: persistent blocks that keep parameters unpack a row of float16 again.
+
+    The compiler does not repeat conversions of float16, as it does those of bfloat16, and spills rows that are kept
+    unpacked. On an H200, 23 calls of layer normalization to FP8, INT8 and MXFP8 take 0.91 of the time, 0.58 to 1.07.
+    """
+    if config.input == "float16" and schedule.stays_resident and schedule.keeps_unpacked:
+        return replace(schedule, keeps_unpacked=False)
+    return schedule
+
+
 def most_held_chunks(element_bytes: int) -> int:
     """The number of chunks of elements of this size that a lane can hold."""
     return MAX_HELD_BYTES // (element_bytes * CHUNK_SIZE)

@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from .config import KernelConfig
 from .copied_parameters import most_copies, why_not_copied
 from .numerics import ceil_div, round_up
-from .registers import MOST_RESIDENT_THREADS, groups_of, have_room_for_row, residents_of, with_room_for_weight
+from .registers import (
+    MOST_RESIDENT_THREADS,
+    groups_of,
+    have_room_for_row,
+    residents_of,
+    with_room_for_floats,
+    with_room_for_weight,
+)
 from .resident_rows import why_not_resident
 from .row_parts import has_separate_parts
 from .row_schedule import WARP_LANES, RowSchedule
@@ -118,6 +125,7 @@ class ScheduleForm:
         if divided is None:
             return None
         found = with_room_for_weight(config, self._residing(divided, config, target))
+        found = with_room_for_floats(config, found)
         if found.splits_chunks and why_not_split(config, found):
             found = replace(found, splits_chunks=False)
         if found.copies_parameters and found.stays_resident:

@@ -259,10 +259,12 @@ OPS = (
     _of("gated", "rmsnorm_gated", only_large=True),
     _of("gated input", "rmsnorm_gated", gate="input", only_large=True),
     _of("gated fp8", "rmsnorm_gated_quantize", quant="fp8", only_large=True),
+    _of("gated fp8 token", "rmsnorm_gated_quantize", quant="fp8_token", only_large=True),
     _of("gated nvfp4", "rmsnorm_gated_quantize", quant="nvfp4", only_large=True),
     _of("rmsnorm silu nvfp4", "norm_quantize", quant="nvfp4", activation="silu", only_large=True),
     _of("layernorm with statistics", "layernorm_with_statistics", only_large=True),
     _of("layernorm fp8", "layernorm_quantize", quant="fp8", rounding="output", only_large=True),
+    _of("layernorm fp8 token", "layernorm_quantize", quant="fp8_token", only_large=True),
     _of("layernorm mxfp8", "layernorm_quantize", quant="mxfp8", only_large=True),
     replace(
         Measured("q_kv_rmsnorm", "q_kv_rmsnorm", {}, 1.25 * _RMSNORM.bytes_per_element, _q_kv, (1, 64)),

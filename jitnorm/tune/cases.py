@@ -32,13 +32,14 @@ USUAL_OPS = (
     "nvfp4 alone", "layernorm", "silu nvfp4", "mhc 4",
 )  # fmt: skip
 OPS = (
-    *USUAL_OPS, "mhc 2", "mxfp4 alone", "mxfp8 alone", "fp8 128 alone", "four over six", "silu mxfp8", "silu fp8 128",
-    "silu fp8", "silu fp8 token", "silu", "layernorm fp8", "layernorm mxfp8", "rmsnorm silu", "rmsnorm silu nvfp4",
-    "gated", "gated nvfp4", "sandwich", "sandwich nvfp4", "gated add", "adaptive", "adaptive mxfp8", "rmsnorm multi",
-    "gated input", "gated fp8", "rmsnorm alone", "fp8 by columns", "fp8 128 by given", "mxfp8 grouped",
-    "nvfp4 grouped", "silu nvfp4 grouped", "silu mxfp4 experts", "silu nvfp4 by 8", "swigluoai", "swigluoai mxfp8",
-    "gelu alone", "gelu alone nvfp4", "mhc pre", "mhc pre with prenorm", "amax", "layernorm alone", "layernorm bf16",
-    "q_kv_rmsnorm", "gelu", "gelu nvfp4",
+    *USUAL_OPS, "mhc 2", "mxfp4 alone", "mxfp8 alone", "fp8 128 alone", "four over six", "silu mxfp8",
+    "silu fp8 128", "silu fp8", "silu fp8 token", "silu", "layernorm fp8", "layernorm fp8 token", "layernorm mxfp8",
+    "rmsnorm silu", "rmsnorm silu nvfp4", "gated", "gated nvfp4", "sandwich", "sandwich nvfp4", "gated add",
+    "adaptive", "adaptive mxfp8", "rmsnorm multi", "gated input", "gated fp8", "gated fp8 token", "rmsnorm alone",
+    "fp8 by columns", "fp8 128 by given", "mxfp8 grouped", "nvfp4 grouped", "silu nvfp4 grouped",
+    "silu mxfp4 experts", "silu nvfp4 by 8", "swigluoai", "swigluoai mxfp8", "gelu alone", "gelu alone nvfp4",
+    "mhc pre", "mhc pre with prenorm", "amax", "layernorm alone", "layernorm bf16", "q_kv_rmsnorm", "gelu",
+    "gelu nvfp4",
 )  # fmt: skip
 # Hidden sizes that are tuned if none are named.
 HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 24576, 32768)
