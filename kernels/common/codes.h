@@ -44,18 +44,33 @@ JITNORM_INLINE UInt32 encode_e5m2(float v) {
   return exact_e5m2(v);
 }
 
+// The value of a code of `kBits` below its sign, with an exponent that is `kBias` less than a float's. As the top bits
+// of a float it is that much too small, and below `kFirst` denormal: a product normalizes it, exactly. Where that is
+// slow, kBias is added; what lacks its leading one then counts half of what it should, from the least normal value on.
+template <int kBits, int kMantissaBits, UInt32 kBias>
+JITNORM_INLINE float decode_float(UInt32 code) {
+  constexpr UInt32 kMagnitudes = (1u << kBits) - 1, kFirst = 1u << kMantissaBits;
+  const UInt32 sign = (code & (1u << kBits)) << (31 - kBits), magnitude = code & kMagnitudes;
+  const UInt32 bits = magnitude << (23 - kMantissaBits);
+  if constexpr (!kDenormalsAreSlow) return mul_rn(float_of(sign | bits), float_of((127 + kBias) << 23));
+  const float biased = float_of(bits + (kBias << 23));
+  const float denormal = add_rn(mul_rn(biased, 2.0f), -float_of((kBias + 1) << 23));
+  return float_of(bits_of(magnitude < kFirst ? denormal : biased) | sign);
+}
+
 // The value of an E4M3 code that is not NaN.
 JITNORM_INLINE float decode_e4m3(UInt32 code) {
   if constexpr (kHasNativeFp8) return to_float(Float16{(UInt16)widen_e4m3x2(code)});
-  // As the top bits of a float the exponent is 120 too small; the product also normalizes denormals, exactly.
-  return mul_rn(float_of(((code & 0x80u) << 24) | ((code & 0x7fu) << 20)), 0x1p120f);
+  return decode_float<7, 3, 120>(code);
 }
 
 // The value of any code, which a float holds exactly.
-JITNORM_INLINE float to_float(Float8E4M3 x) {
-  if constexpr (kHasNativeFp8) return decode_e4m3(x.bits);
-  return (x.bits & 0x7fu) == 0x7fu ? float_of(0x7fffffffu) : decode_e4m3(x.bits);
+JITNORM_INLINE float value_of_e4m3(UInt32 code) {
+  if constexpr (kHasNativeFp8) return decode_e4m3(code);
+  return float_of((code & 0x7fu) == 0x7fu ? 0x7fffffffu : bits_of(decode_e4m3(code)));
 }
+
+JITNORM_INLINE float to_float(Float8E4M3 x) { return value_of_e4m3(x.bits); }
 
 JITNORM_INLINE UInt32 encode_fp8(float y, float factor) {
   const float product = mul_rn(y, factor);
@@ -134,10 +149,7 @@ JITNORM_INLINE Floats rounded_to_e2m1(Floats m, float unit) {
 }
 
 // The value of the code in the lowest four bits.
-JITNORM_INLINE float decode_e2m1(UInt32 code) {
-  // As the top bits of a float the exponent is 126 too small; the product also normalizes the denormal, exactly.
-  return mul_rn(float_of(((code & 8u) << 28) | ((code & 7u) << 22)), 0x1p126f);
-}
+JITNORM_INLINE float decode_e2m1(UInt32 code) { return decode_float<3, 1, 126>(code); }
 
 // A word of the codes of y * factor, in FP8.
 template <Element kFormat>
@@ -178,7 +190,7 @@ JITNORM_FORCE_INLINE float value_of_code<Element::kE2M1>(UInt32 code) {
 
 template <>
 JITNORM_FORCE_INLINE float value_of_code<Element::kE4M3>(UInt32 code) {
-  return to_float(Float8E4M3{(UInt8)code});
+  return value_of_e4m3(code);
 }
 
 template <>

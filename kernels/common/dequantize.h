@@ -3,30 +3,15 @@
 
 #include "arguments.h"
 #include "codes.h"
-#include "fast_path.h"
 #include "given_scales.h"
 #include "intrinsics.h"
 #include "rows.h"
 #include "scale_layout.h"
 
-// Code i of those that begin at `codes`; ignore the bits above it.
-JITNORM_INLINE UInt32 code_at(const UInt8* codes, int i) {
-  return kCodeBits == 8 ? codes[i] : codes[i / 2] >> (i % 2 * 4);
-}
-
 #ifdef __CUDACC__
 #include "../cuda/item_chunks.cuh"
 #else
-template <int kAccessBytes>
-JITNORM_INLINE void decode_item_chunk(const UInt8* codes, float (&values)[kChunkSize]) {
-  JITNORM_UNROLL
-  for (int i = 0; i < kChunkSize; ++i) values[i] = value_of_code<kElement>(code_at(codes, i));
-}
-
-template <int kAccessBytes, typename T>
-JITNORM_INLINE void store_item_chunk(T* to, const T (&values)[kChunkSize]) {
-  store_array<kAccessBytes>(to, values);
-}
+#include "../cpu/item_chunks.h"
 #endif
 
 // The value of a stored scale: in float32, E4M3, or UE8M0.
@@ -37,11 +22,6 @@ JITNORM_INLINE float value_of_scale(UInt8 scale) {
   // 2^(scale - 127), a denormal for 0, NaN for 255.
   return float_of(scale == 0 ? 0x00400000u : scale == 255 ? 0x7fffffffu : (UInt32)scale << 23);
 }
-
-// The values of a block's codes.
-struct DecodeContext {
-  float scale, global_scale;
-};
 
 // The scale of block `column` of a row, with each matrix of a batch padded separately; or that of the row, the tensor
 // or the matrix.
@@ -62,35 +42,9 @@ JITNORM_INLINE float global_scale_at(const Arguments& a, Int64 row) {
   return 1.0f;
 }
 
-JITNORM_INLINE float undo_global_scale(float value, float scale) {
-  if constexpr (kGlobalScale == GlobalScaleKind::kNone) return value;
-  return kGlobalScale == GlobalScaleKind::kGiven ? div_rn(value, scale) : mul_rn(value, scale);
-}
-
-// The result from the value of a code.
-JITNORM_INLINE void rescale_to(Output& to, float value, DecodeContext context) {
-  round_to(undo_global_scale(mul_rn(value, context.scale), context.global_scale), to);
-}
-
-// The results from several values. Only blocks of E2M1 with scales in E4M3 are divided by a global scale.
-template <int kCount>
-JITNORM_INLINE void rescale(Output (&to)[kCount], const float (&values)[kCount], DecodeContext context) {
-  if constexpr (kDivisionsBranch && kGlobalScale == GlobalScaleKind::kGiven) {
-    if (is_moderate(context.global_scale)) {
-      const float reciprocal = reciprocal_rn(context.global_scale);
-      JITNORM_UNROLL
-      for (int i = 0; i < kCount; ++i) {
-        round_to(fast_quotient(mul_rn(values[i], context.scale), context.global_scale, reciprocal), to[i]);
-      }
-      return;
-    }
-  }
-  JITNORM_UNROLL
-  for (int i = 0; i < kCount; ++i) rescale_to(to[i], values[i], context);
-}
-
-JITNORM_INLINE void decode_to(Output& to, UInt32 code, DecodeContext context) {
-  rescale_to(to, value_of_code<kElement>(code), context);
+// Code i of those that begin at `codes`; ignore the bits above it.
+JITNORM_INLINE UInt32 code_at(const UInt8* codes, int i) {
+  return kCodeBits == 8 ? codes[i] : codes[i / 2] >> (i % 2 * 4);
 }
 
 // An item is a chunk of a row.
@@ -102,13 +56,13 @@ JITNORM_INLINE void dequantize_row_item(const Arguments& a, Int64 item) {
   Output* to = a.out + row_offset(row, a.extents, a.out_strides) + index * kChunkSize;
   const DecodeContext context = {scale_at(a, row, index * kChunkSize / kBlockSize), global_scale_at(a, row)};
   if (index < kHiddenSize / kChunkSize) {
-    float values[kChunkSize];
     Output results[kChunkSize];
-    decode_item_chunk<kCodesAccessBytes>(from, values);
-    rescale(results, values, context);
+    decode_item_chunk<kCodesAccessBytes>(from, results, context);
     store_item_chunk<kOutAccessBytes>(to, results);
   } else {
-    for (int i = 0; i < kHiddenSize % kChunkSize; ++i) decode_to(to[i], code_at(from, i), context);
+    for (int i = 0; i < kHiddenSize % kChunkSize; ++i) {
+      rescale_to(to[i], value_of_code<kElement>(code_at(from, i)), context, i);
+    }
   }
 }
 
@@ -123,15 +77,12 @@ JITNORM_INLINE void dequantize_given_item(const Arguments& a, Int64 item) {
   const Int64 of_matrix = matrix * given_scale_rows(a.rows) * kScaleColumns;
   load_given_scales(given_scales_of(a, row - matrix * a.rows) + of_matrix, index, scales);
   if (index < kHiddenSize / kChunkSize) {
-    float values[kChunkSize];
     Output results[kChunkSize];
-    decode_item_chunk<kCodesAccessBytes>(from, values);
-    JITNORM_UNROLL
-    for (int i = 0; i < kChunkSize; ++i) round_to(mul_rn(values[i], scales[i]), results[i]);
+    decode_item_chunk<kCodesAccessBytes>(from, results, scales);
     store_item_chunk<kOutAccessBytes>(to, results);
   } else {
     for (int i = 0; i < kHiddenSize % kChunkSize; ++i) {
-      round_to(mul_rn(value_of_code<kElement>(from[i]), scales[i]), to[i]);
+      rescale_to(to[i], value_of_code<kElement>(from[i]), scales, i);
     }
   }
 }
@@ -144,15 +95,15 @@ JITNORM_INLINE void dequantize_column_item(const Arguments& a, Int64 item) {
   const int column = (int)(item % kHiddenSize);
   const DecodeContext context = {value_of_scale(a.block_scale[item]), global_scale_at(a, block)};
   Output* to = a.out + block * kBlockSize * kHiddenSize + column;
-  float values[kBlockSize];
+  UInt32 codes[kBlockSize];
   Output results[kBlockSize];
   JITNORM_UNROLL
   for (int i = 0; i < kBlockSize; ++i) {
     const Int64 row = block * kBlockBytes + i * kCodeBits / 8;
     const UInt8 byte = a.codes[row_offset(row, a.extents, a.codes_strides) + column];
-    values[i] = value_of_code<kElement>(byte >> (i * kCodeBits % 8));
+    codes[i] = byte >> (i * kCodeBits % 8);
   }
-  rescale(results, values, context);
+  decode_codes(codes, results, context);
   JITNORM_UNROLL
   for (int i = 0; i < kBlockSize; ++i) to[(Int64)i * kHiddenSize] = results[i];
 }

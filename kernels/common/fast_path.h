@@ -8,13 +8,10 @@
 // From 2^-101 to 2^123: no remainder below is lost, and the reciprocal is normal. Zero, infinity and NaN are not.
 JITNORM_INLINE bool is_in_normal_range(float a) { return bits_of(a) - 0x0d000000u < 0x70000000u; }
 
-// From 2^-40 to 2^40: quotients and products of block values by it, and their remainders, stay in the normal range.
-JITNORM_INLINE bool is_moderate(float a) { return bits_of(a) - 0x2b800000u < 0x28000000u; }
-
 // a / divisor, given 1 / divisor, in one step, of which the error is less than 2^-23 ulp. Either a is in the normal
 // range, and the divisor an odd number up to 2^18 times a power of two, so that the quotient is 2^-19 ulp or more from
-// where its rounding changes. Or a is the product of a value of E2M1 and one of E4M3, zero included, and the divisor
-// moderate: of all mantissas, none is closer than the error. Zero keeps its sign, because -0 is added to it.
+// where its rounding changes. Or a is the product of a value of E2M1 and one of E4M3, zero included, and the quotient
+// is normal: of all mantissas, none is closer than the error. Zero keeps its sign, because -0 is added to it.
 JITNORM_INLINE float fast_quotient(float a, float divisor, float reciprocal) {
   const float quotient = mul_rn(a, reciprocal);
   return fma_rn(fma_rn(divisor, quotient, -a), -reciprocal, quotient);

@@ -6,16 +6,31 @@
 #include "rows.h"
 #include "scale_layout.h"
 
-// An item is four neighbouring scales of a row in the swizzled layout, each matrix of a batch padded for itself. Those
-// of a warp are up to 16 neighbouring scales of the rows that lie together in a tile: they fill sectors, both where
-// they are loaded and where they are stored.
-JITNORM_INLINE void interleave_item(const Arguments& a, Int64 item) {
+#ifdef __CUDACC__
+// A warp has up to 16 neighbouring scales of the rows that lie together in a tile: they fill sectors, both where they
+// are loaded and where they are stored.
+JITNORM_INLINE void locate_quad(Int64 item, Int64& padded_row, int& column) {
   constexpr int kQuads = kPaddedScaleColumns / 4, kNeighbours = kQuads % 4 == 0 ? 4 : kQuads % 2 == 0 ? 2 : 1;
   constexpr int kStrips = kQuads / kNeighbours;  // of columns
   const Int64 place = item / kNeighbours, strip = place / kPaddedRowMultiple;
-  const int quad = (int)(strip % kStrips) * kNeighbours + (int)(item % kNeighbours), column = 4 * quad;
+  const int quad = (int)(strip % kStrips) * kNeighbours + (int)(item % kNeighbours);
   const int within = (int)(place % kPaddedRowMultiple);
-  const Int64 padded_row = strip / kStrips * kPaddedRowMultiple + within % 4 * 32 + within / 4;
+  column = 4 * quad;
+  padded_row = strip / kStrips * kPaddedRowMultiple + within % 4 * 32 + within / 4;
+}
+#else
+JITNORM_INLINE void locate_quad(Int64 item, Int64& padded_row, int& column) {
+  constexpr int kQuads = kPaddedScaleColumns / 4;
+  padded_row = item / kQuads;
+  column = (int)(item % kQuads) * 4;
+}
+#endif
+
+// An item is four neighbouring scales of a row in the swizzled layout, each matrix of a batch padded for itself.
+JITNORM_INLINE void interleave_item(const Arguments& a, Int64 item) {
+  Int64 padded_row;
+  int column;
+  locate_quad(item, padded_row, column);
   const Int64 matrix = kRowSets == RowSets::kMatrices ? padded_row / padded_rows(a.rows) : 0;
   const Int64 row = padded_row - matrix * padded_rows(a.rows);
   Input scales[4] = {};

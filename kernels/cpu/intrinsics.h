@@ -12,6 +12,7 @@
 #define JITNORM_LANES _Pragma("GCC unroll 1")
 
 constexpr bool kDivisionsBranch = false;
+constexpr bool kDenormalsAreSlow = true;
 
 JITNORM_INLINE float fma_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 JITNORM_INLINE float add_rn(float a, float b) { return a + b; }

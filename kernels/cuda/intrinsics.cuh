@@ -11,6 +11,8 @@
 constexpr UInt32 kFullWarp = 0xffffffffu;
 // Whether divisions look at exponents, and branch.
 constexpr bool kDivisionsBranch = true;
+// Whether arithmetic takes many times as long with denormals.
+constexpr bool kDenormalsAreSlow = false;
 
 JITNORM_INLINE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 // Rounded up.
