@@ -57,6 +57,18 @@ def with_room_for_floats(config: KernelConfig, schedule: RowSchedule) -> RowSche
     return schedule
 
 
+def with_room_for_bias(config: KernelConfig, schedule: RowSchedule) -> RowSchedule:
+    """The effective schedule: a bias gets the registers of one of several resident blocks.
+
+    Forms are fitted to RMSNorm without one. On an H200, nine drawn calls with a bias take 0.90 of the time, 0.58 to
+    1.01: gated norms to FP8 of 6277 x 5280 51 us, not 88. With one resident block instead of two, 1460 x 21408 would
+    take 1.28 times as long.
+    """
+    if config.bias and schedule.resident_blocks > 2 and not schedule.is_persistent:
+        return replace(schedule, resident_blocks=schedule.resident_blocks - 1)
+    return schedule
+
+
 def most_held_chunks(element_bytes: int) -> int:
     """The number of chunks of elements of this size that a lane can hold."""
     return MAX_HELD_BYTES // (element_bytes * CHUNK_SIZE)

@@ -13,6 +13,7 @@ from .registers import (
     groups_of,
     have_room_for_row,
     residents_of,
+    with_room_for_bias,
     with_room_for_floats,
     with_room_for_weight,
 )
@@ -125,7 +126,7 @@ class ScheduleForm:
         if divided is None:
             return None
         found = with_room_for_weight(config, self._residing(divided, config, target))
-        found = with_room_for_floats(config, found)
+        found = with_room_for_bias(config, with_room_for_floats(config, found))
         if found.splits_chunks and why_not_split(config, found):
             found = replace(found, splits_chunks=False)
         if found.copies_parameters and found.stays_resident:

@@ -21,6 +21,8 @@ TEXTS = (
     "rmsnorm:hidden_size={}", "rmsnorm:hidden_size={},residual=true,quant=e2m1/16/e4m3",
     "layernorm:hidden_size={},weight=float32", "quantize:hidden_size={},gate_columns={},quant=e4m3/32/ue8m0",
 )  # fmt: skip
+# Without and with a bias.
+BIASED = ("rmsnorm:hidden_size={}", "rmsnorm:hidden_size={},bias=true")
 LENGTHS = (1536, 2560, 5120, 7168, 12288, 18432, 24576, 32768)
 
 
@@ -84,6 +86,18 @@ def test_a_weight_without_room_is_loaded_late_and_what_does_not_fit_has_no_sched
     assert form_at(TEXTS[1], 5120, "4w") == "3x4"
     assert form_at(TEXTS[0], 5120, "2we") == "None"
     assert ScheduleForm.parse("2b4").schedule(of_length(TEXTS[0], 16384), Target("sm_80")) is None
+
+
+def test_persistent_blocks_unpack_rows_of_float16_again() -> None:
+    text = "layernorm:hidden_size={},quant=e4m3/32/ue8m0"
+    assert form_at(text, 4096, "2wuqkt512") == "4x2wuqko4"
+    assert form_at(f"{text},input=float16", 4096, "2wuqkt512") == "4x2wqko4"
+    assert form_at(f"{text},input=float16", 4096, "2wuq") == "4x2wuq"
+
+
+def test_a_bias_gets_the_registers_of_one_of_several_blocks() -> None:
+    found = [[form_at(text, 4096, form) for form in ("2wt1024", "2wt256", "2wa")] for text in BIASED]
+    assert found == [["4x2wo8", "4x2wo2", "4x2wao8"], ["4x2wo7", "4x2wo2", "4x2wao8"]]
 
 
 @pytest.mark.parametrize("text", ["", "w", "2x", "1/", "1f", "2ot3", "2t"])
