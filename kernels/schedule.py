@@ -29,7 +29,7 @@ from .resident_rows import why_not_resident
 from .row_parts import has_separate_parts, of_long_row, of_rows_that_fill
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import MOST_SHARING_ROWS, sharing_rows, why_not_ahead
-from .short_rows import SINGLE_WARP_GROUPS, holds_halves, pairs_of_chunks, short_row_schedule
+from .short_rows import SINGLE_WARP_GROUPS, short_row_schedule
 from .skipped_chunks import why_not_skipped
 from .split_chunks import why_not_split
 from .tabulated_rows import why_not_tabulated
@@ -220,39 +220,6 @@ def _named_schedule(config: KernelConfig, target: Target) -> RowSchedule:
     if reason:
         raise ValueError(f"schedule: is {config.schedule!r} at {config.hidden_size} elements per row, but {reason}")
     return schedule
-
-
-def stores_together(config: KernelConfig, schedule: RowSchedule) -> bool:
-    """Whether as many lanes of a row as a chunk takes accesses store their chunks together.
-
-    Two lanes do not in layer normalization: it is bound by the L1 cache, and fell from 0.816 to 0.781 of the roofline.
-    In its gradients, they do if threads work on one row at a time: 16384 x 8192 went from 238 to 206 us; with two rows
-    at once, 16384 x 5120 would go from 132 to 148.
-    """
-    lanes = CHUNK_SIZE * max(2, DTYPES[config.input].bytes) // config.vector_bytes
-    if schedule.splits_chunks or schedule.lanes_per_row % lanes:
-        return False
-    if holds_halves(config) and any(pairs % lanes for pairs in pairs_of_chunks(config)):
-        return False
-    sizes = (config.encoded_size, config.hidden_size, config.second_size)
-    is_even = all(size % (lanes * CHUNK_SIZE) == 0 for size in sizes)
-    if lanes > 2:
-        return is_even or not config.second_size
-    if config.op == "layernorm" and not (config.backward and schedule.rows_at_once == 1):
-        return False
-    return is_even and not schedule.favours_latency
-
-
-def stores_sum_early(config: KernelConfig, schedule: RowSchedule) -> bool:
-    """Whether a row's sum with the residual is stored while its statistic, for which few rows wait, is in flight.
-
-    Add + FP8 of 16 x 7168 went from 2.23 to 1.98 us. Block formats do so only if the schedule says so: NVFP4 of 1024 x
-    4096 went from 8.28 to 8.57.
-    """
-    is_kept = schedule.holds_row and not schedule.stays_shared
-    if config.divides_rows:
-        return config.residual  # a row is encoded again for each rank
-    return config.residual and is_kept and (schedule.stores_sum_early or not may_store_sum_late(config))
 
 
 def _long_row_schedule(groups: int, most_chunks: int, target: Target) -> RowSchedule:

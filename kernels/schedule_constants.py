@@ -13,8 +13,9 @@ from .reordered_values import reorders_values
 from .row_parts import has_separate_parts
 from .row_schedule import CHUNKS_AT_ONCE
 from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes
-from .schedule import row_schedule, stores_sum_early, stores_together
+from .schedule import row_schedule
 from .signals import awaits_stores, awaits_values, late_blocks
+from .stores import stores_sum_early, stores_together
 from .tabulated_rows import tabulated_bits
 from .target import Target
 

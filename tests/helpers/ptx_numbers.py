@@ -6,10 +6,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from ptx_arithmetic import flushed, fma, fma_up, halves_of, high_words, rounded, sign
 from ptx_registers import BITS, Array, Registers
 
 _INTEGERS = ("s32", "u32", "s64", "u64")
-_FP8 = {"e4m3x2": ml_dtypes.float8_e4m3fn, "e5m2x2": ml_dtypes.float8_e5m2}
 
 
 class Numbers(Registers):
@@ -154,7 +154,7 @@ class Numbers(Registers):
         if modifiers in (["rn", "f32"], ["rn", "f32x2"]):
             self.write_float(operands[0], np.multiply(*(self.float(each, modifiers[1]) for each in operands[1:])))
         elif modifiers == ["rn", "f16x2"]:
-            self._halves_of(operands, np.multiply)
+            self._for_halves(operands, np.multiply)
         elif modifiers[0] == "wide":
             kind = modifiers[1]
             product = self.extended(operands[1], kind) * self.extended(operands[2], kind)
@@ -163,7 +163,7 @@ class Numbers(Registers):
             kind = modifiers[1]
             a, b = (self.extended(operand, kind) for operand in operands[1:])
             if BITS[kind] == 64:
-                high = _high_words(a, b) - (a * _sign(b) + b * _sign(a) if kind == "s64" else np.uint64(0))
+                high = high_words(a, b) - (a * sign(b) + b * sign(a) if kind == "s64" else np.uint64(0))
             else:
                 high = a * b >> np.uint64(BITS[kind])
             self.write(operands[0], high, BITS[kind])
@@ -192,12 +192,12 @@ class Numbers(Registers):
     def _do_rcp(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         values = np.float32(1) / self.float(operands[1])
         if modifiers == ["approx", "ftz", "f32"]:
-            exact = np.float32(1) / _flushed(self.float(operands[1]))
+            exact = np.float32(1) / flushed(self.float(operands[1]))
             # Of a normal result, the error is an ulp at most: here it always is, except where one of Newton's steps
             # would not make up for it. The GPU's exact reciprocal takes that step, too, so there is no error there.
             has_all_ones = self.read(operands[1], 23) == (1 << 23) - 1
             has_error = ~(np.isinf(exact) | has_all_ones)
-            values = _flushed(np.where(has_error, np.nextafter(exact, np.float32(0)), exact))
+            values = flushed(np.where(has_error, np.nextafter(exact, np.float32(0)), exact))
         else:
             assert modifiers == ["rn", "f32"]
         self.write_float(operands[0], values)
@@ -205,10 +205,10 @@ class Numbers(Registers):
     def _do_ex2(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["approx", "ftz", "f32"]
         # The error is 2 ulp at most: here it always is, except of powers of zero, and of infinity.
-        values = _flushed(self.float(operands[1]))
+        values = flushed(self.float(operands[1]))
         exact = np.exp2(values.astype(np.float64)).astype(np.float32)
         up = np.nextafter(np.nextafter(exact, np.float32(np.inf)), np.float32(np.inf))
-        self.write_float(operands[0], _flushed(np.where((values == 0) | np.isinf(values), exact, up)))
+        self.write_float(operands[0], flushed(np.where((values == 0) | np.isinf(values), exact, up)))
 
     def _do_sqrt(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert modifiers == ["rn", "f32"]
@@ -239,8 +239,8 @@ class Numbers(Registers):
         chosen = choose(read(operands[1], bits), read(operands[2], bits))
         self.write(operands[0], np.maximum(chosen, 0) if modifiers[0] == "relu" else chosen, bits)
 
-    def _halves_of(self, operands: tuple[str, ...], operate: Any) -> None:
-        halves = operate(*(_halves(self.read(operand, 32)) for operand in operands[1:]))
+    def _for_halves(self, operands: tuple[str, ...], operate: Any) -> None:
+        halves = operate(*(halves_of(self.read(operand, 32)) for operand in operands[1:]))
         self._write_halves(operands[0], halves)
 
     def _write_halves(self, operand: str, halves: Array) -> None:
@@ -252,7 +252,7 @@ class Numbers(Registers):
             self._extremes(modifiers, operands, np.maximum)
             return
         if modifiers == ["NaN", "f16x2"]:
-            self._halves_of(operands, np.maximum)
+            self._for_halves(operands, np.maximum)
             return
         if modifiers == ["xorsign", "abs", "f32"]:
             a, b = (self.float(operand) for operand in operands[1:])
@@ -269,7 +269,7 @@ class Numbers(Registers):
             self._extremes(modifiers, operands, np.minimum)
             return
         if modifiers == ["f16x2"]:
-            self._halves_of(operands, np.fmin)
+            self._for_halves(operands, np.fmin)
             return
         choose = {"f32": np.fmin, "NaN.f32": np.minimum}[".".join(modifiers)]
         a, b = (self.float(operand) for operand in operands[1:])
@@ -295,10 +295,10 @@ class Numbers(Registers):
             return
         kind = modifiers[-2]
         if len(operands) == 2:
-            self.write(operands[0], _rounded(self.float(operands[1]), f"{kind}x2"))
+            self.write(operands[0], rounded(self.float(operands[1]), f"{kind}x2"))
             return
         high, low = (self.float(operand) for operand in operands[1:])
-        pair = [_rounded(values, kind) for values in (low, high)]
+        pair = [rounded(values, kind) for values in (low, high)]
         bits = {"bf16x2": 16, "f16x2": 16, "e2m1x2": 4}.get(kind, 8)
         self.write(operands[0], pair[0] | pair[1] << np.uint64(bits))
 
@@ -335,70 +335,3 @@ _COMPARISONS = {
 def _wide(modifiers: list[str]) -> str:
     """The kind of what is added: only what it is added to may be narrower."""
     return "f32x2" if modifiers[-1] == "f32x2" else "f32"
-
-
-def _halves(pairs: Array) -> Array:
-    """The two float16 of each word, the lower one first."""
-    return pairs.astype("<u4").view(np.float16).reshape(-1, 2)
-
-
-def fma(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c of float32, rounded once."""
-    return _odd_sum(a, b, c).astype(np.float32)
-
-
-def _odd_sum(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c in 64 bits: the product is exact there, the sum is rounded to odd, so it is on the right side of any
-    float32 and of what is halfway between two."""
-    product = a.astype(np.float64) * b.astype(np.float64)
-    total = product + c
-    # What was cut off, by the exact sum of two numbers; an inexact even sum is moved to its odd neighbour.
-    part = total - product
-    lost = (product - (total - part)) + (c - part)
-    bits = total.view(np.int64)
-    is_even = (bits & 1) == 0
-    away = np.where((lost > 0) == (total > 0), 1, -1)
-    is_inexact = np.isfinite(total) & (lost != 0) & is_even
-    return np.where(is_inexact, bits + away, bits).view(np.float64)
-
-
-def fma_up(a: Array, b: Array, c: Array) -> Array:
-    """The same, rounded up."""
-    nearest = fma(a, b, c)
-    return np.where(nearest < _odd_sum(a, b, c), np.nextafter(nearest, np.float32(np.inf)), nearest)
-
-
-def _flushed(values: Array) -> Array:
-    """Flush denormals to zero, like .ftz."""
-    return np.where(np.abs(values) < np.finfo(np.float32).tiny, np.float32(0) * values, values).astype(np.float32)
-
-
-def _rounded(values: Array, kind: str) -> Array:
-    """The codes of float32 values in a format, saturating below 16 bits, with the GPU's NaN."""
-    nan = np.isnan(values)
-    if kind == "f16x2":
-        codes = values.astype(np.float16).view(np.uint16)
-        return np.where(nan, 0x7FFF, codes).astype(np.uint64)
-    if kind == "bf16x2":
-        codes = values.astype(ml_dtypes.bfloat16).view(np.uint16)
-        return np.where(nan, 0x7FFF, codes).astype(np.uint64)
-    if kind == "e2m1x2":
-        codes = np.clip(values, -6, 6).astype(ml_dtypes.float4_e2m1fn).view(np.uint8) & 0xF
-        return np.where(nan, 7, codes).astype(np.uint64)
-    dtype = _FP8[kind]
-    limit = float(ml_dtypes.finfo(dtype).max)
-    codes = np.clip(values, -limit, limit).astype(dtype).view(np.uint8)
-    return np.where(nan, 0x7F, codes).astype(np.uint64)
-
-
-def _sign(numbers: Array) -> Array:
-    """1 for numbers that are negative as signed ones."""
-    return numbers >> np.uint64(63)
-
-
-def _high_words(a: Array, b: Array) -> Array:
-    """The upper 64 bits of products of unsigned numbers."""
-    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
-    middle = (a >> half) * (b & low) + ((a & low) * (b & low) >> half)
-    other = (a & low) * (b >> half) + (middle & low)
-    return (a >> half) * (b >> half) + (middle >> half) + (other >> half)

@@ -9,8 +9,9 @@ from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.row_classes import ROW_CLASSES
 from jitnorm.kernels.row_schedule import RowSchedule
-from jitnorm.kernels.schedule import stores_together, why_unfit
+from jitnorm.kernels.schedule import why_unfit
 from jitnorm.kernels.split_chunks import may_split
+from jitnorm.kernels.stores import stores_together
 from jitnorm.kernels.target import Target
 
 HOPPER = Target("sm_90a")

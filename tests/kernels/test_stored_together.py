@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.row_schedule import RowSchedule
-from jitnorm.kernels.schedule import stores_together
+from jitnorm.kernels.stores import stores_together
 
 
 def is_together(text: str, schedule: str) -> bool:
