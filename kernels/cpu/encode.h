@@ -120,32 +120,6 @@ JITNORM_INLINE void find_block_amaxes(const Tile& y, int t, float (&amax)[kLanes
 }
 #endif
 
-// The scale of a chunk's block, as `choose_scale` gives it, by what becomes vectors in a loop over a tile's chunks.
-template <ScaleChoice kChoice>
-JITNORM_INLINE BlockScale choose_lane_scale(const float* y, float amax, GlobalScale global) {
-  return choose_scale<kChoice>(y, amax, global);
-}
-
-// The error of a block with a scale in E4M3. It does not change if all signs are flipped, and values take fewer
-// operations than codes: four over six takes 0.57 of the time.
-JITNORM_INLINE float lane_error_of(const float* y, const BlockScale& scale, float inverse) {
-  const float decode = mul_rn(decode_e4m3(scale.stored), inverse);
-  float error = 0.0f;
-  JITNORM_UNROLL
-  for (int i = 0; i < kBlockSize; ++i) {
-    const float m = magnitude_of(y[i]);
-    const float value = rounded_to_e2m1(min_or_limit(mul_rn(m, scale.encode), 6.0f), 1.0f);
-    error = add_error(error, add_rn(m, -mul_rn(float_of(bits_of(value) & scale.keep), decode)));
-  }
-  return error;
-}
-
-template <>
-JITNORM_FORCE_INLINE BlockScale choose_lane_scale<ScaleChoice::kFourOverSix>(const float* y, float amax,
-                                                                             GlobalScale global) {
-  return closer_scale<lane_error_of>(y, amax, global);
-}
-
 // A scale for each block: NVFP4, MXFP4, MXFP8, FP8 and INT8 groups.
 template <>
 struct Encoder<Encoding::kBlocks> {
@@ -167,7 +141,7 @@ struct Encoder<Encoding::kBlocks> {
     for (int k = 0; k < kLanes; ++k) {
       float chunk[kChunkSize];
       take_chunk(y, k, chunk);
-      const BlockScale scale = choose_lane_scale<kScaleChoice>(chunk, amax[k], global);
+      const BlockScale scale = choose_scale<kScaleChoice>(chunk, amax[k], global);
       stored[k] = scale.stored;
       encode[k] = scale.encode;
       keep[k] = scale.keep;

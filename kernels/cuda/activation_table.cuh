@@ -55,16 +55,16 @@ JITNORM_INLINE bool look_up_with_zeros(const Chunk<BFloat16, kAccessBytes>& x, f
   return are_there;
 }
 
-// Looks up the activations of a chunk; false if not all of them are known.
+// Looks up the activations of a chunk; false if not all of them are known, or a warp has others.
 template <int kAccessBytes>
 JITNORM_INLINE bool look_up(const Chunk<BFloat16, kAccessBytes>& x, float (&result)[kChunkSize]) {
   const auto pair_at = [&](int i) { return x.words[i]; };
   const UInt32 largest = largest_magnitudes(pair_at);
+  if (!holds_for_warp(are_below(largest, kEndTabulated))) return false;
   if (largest == 0) {  // as past a row
     values_of(x, result);
     return true;
   }
-  if (!are_below(largest, kEndTabulated)) return false;
   if (!are_not_below(smallest_magnitudes(pair_at), kLeastTabulated)) return look_up_with_zeros(x, result);
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize / 2; ++i) {

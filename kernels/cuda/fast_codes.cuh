@@ -55,3 +55,11 @@ JITNORM_INLINE UInt32 fast_e2m1(const float* y, float factor) {
   const UInt32 odd = select_bits(0x70707070u, bytes.odd << 2, bytes.odd);
   return select_bits(0x0f0f0f0fu, even, odd);
 }
+
+// The same of y * factor, of any magnitude.
+JITNORM_INLINE UInt32 bounded_e2m1(const float* y, float factor) {
+  float products[kE2M1PerWord];
+  JITNORM_UNROLL
+  for (int i = 0; i < kE2M1PerWord; ++i) products[i] = min_with_sign(mul_rn(y[i], factor), 6.0f);
+  return fast_e2m1(products, kFastUnit);
+}

@@ -14,6 +14,11 @@ constexpr bool kDivisionsBranch = true;
 // Whether arithmetic takes many times as long with denormals.
 constexpr bool kDenormalsAreSlow = false;
 
+// Whether something holds for all lanes of the warp: a choice by it sends none of them through both branches. Asked
+// whether it fails for any, ptxas places what usually holds first: gated norms to NVFP4 take 1.00 of the time,
+// not 1.025.
+JITNORM_INLINE bool holds_for_warp(bool each) { return !__any_sync(kFullWarp, !each); }
+
 JITNORM_INLINE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 // Rounded up.
 JITNORM_INLINE float fma_ru(float a, float b, float c) { return __fmaf_ru(a, b, c); }
@@ -105,6 +110,13 @@ JITNORM_INLINE float min_magnitude(float a, float v) {
 JITNORM_INLINE float max_with_sign(float a, float b) {
   float result;
   asm("max.xorsign.abs.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+
+// The smaller magnitude, likewise.
+JITNORM_INLINE float min_with_sign(float a, float b) {
+  float result;
+  asm("min.xorsign.abs.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
   return result;
 }
 

@@ -371,9 +371,13 @@ class _Machine(Numbers):
         self.write(operands[0].partition("|")[0], source[partner[modifiers[1]]])
 
     def _do_vote(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
-        assert modifiers == ["sync", "ballot", "b32"]
         assert self.active.size % 32 == 0, "a warp is not together"
-        bits = self.read(operands[1], 1).astype(np.uint64) << (self.active % 32).astype(np.uint64)
+        votes = self.read(operands[1], 1).astype(np.uint64)
+        if modifiers == ["sync", "any", "pred"]:
+            self.write(operands[0], np.repeat(votes.reshape(-1, 32).any(axis=1), 32), 1)
+            return
+        assert modifiers == ["sync", "ballot", "b32"]
+        bits = votes << (self.active % 32).astype(np.uint64)
         self.write(operands[0], np.repeat(np.bitwise_or.reduce(bits.reshape(-1, 32), axis=1), 32), 32)
 
     def _do_redux(self, modifiers: list[str], operands: tuple[str, ...]) -> None:

@@ -255,18 +255,25 @@ class Numbers(Registers):
             self._for_halves(operands, np.maximum)
             return
         if modifiers == ["xorsign", "abs", "f32"]:
-            a, b = (self.float(operand) for operand in operands[1:])
-            largest = np.fmax(np.abs(a), np.abs(b))
-            self.write_float(operands[0], np.where(np.signbit(a) ^ np.signbit(b), -largest, largest))
+            self._choose_magnitude(operands, np.fmax)
             return
         choose = {"f32": np.fmax, "NaN.f32": np.maximum}[".".join(modifiers)]
         a, b = (self.float(operand) for operand in operands[1:])
         of_same = (a.view(np.uint32) & b.view(np.uint32)).view(np.float32)  # of zeros, +0 is the greater
         self.write_float(operands[0], np.where(a == b, of_same, choose(a, b)))
 
+    def _choose_magnitude(self, operands: tuple[str, ...], choose: np.ufunc) -> None:
+        """One of two magnitudes, with the exclusive or of both signs."""
+        a, b = (self.float(operand) for operand in operands[1:])
+        chosen = choose(np.abs(a), np.abs(b))
+        self.write_float(operands[0], np.where(np.signbit(a) ^ np.signbit(b), -chosen, chosen))
+
     def _do_min(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         if modifiers[-1] in _INTEGERS:
             self._extremes(modifiers, operands, np.minimum)
+            return
+        if modifiers == ["xorsign", "abs", "f32"]:
+            self._choose_magnitude(operands, np.fmin)
             return
         if modifiers == ["f16x2"]:
             self._for_halves(operands, np.fmin)

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from jitnorm.kernels.config import KernelConfig
+from jitnorm.kernels.tabulated_rows import tabulated_bits
 from jitnorm.kernels.target import Target
 
 from jitnorm.toolchains import ToolchainMissingError
@@ -39,19 +40,21 @@ CONFIGS = {
 
 @pytest.mark.parametrize("text", CONFIGS)
 def test_arguments_past_the_bounds_are_bounded(text: str) -> None:
+    """All magnitudes in a warp, which takes the fast path as a whole or not, then those around the bound alone."""
     config, rows = KernelConfig.parse(text), 1
-    expected, actual = (make_arrays(config, rows, "random") for _ in range(2))
-    for arrays in (expected, actual):
-        if CONFIGS[text] == "weight":
-            arrays["input"].view(_dtype_of(config, "input"))[...] = 1
-        chunks = arrays[CONFIGS[text]].view(_dtype_of(config, CONFIGS[text])).reshape(-1, 16)
-        with np.errstate(over="ignore"):
-            for i, chunk in enumerate(chunks):  # at every place of a chunk
-                chunk[i * 5 % 16] = math.copysign(MAGNITUDES[i // 2 % len(MAGNITUDES)], i % 2 - 0.5)
-    run_on_cpu(config, expected, 1e-5)
-    run_on_host(config, Target("sm_90a"), actual, rows, 1e-5, is_cuda=True)
-    for name, array in expected.items():
-        assert (actual[name].view(np.uint8) == array.view(np.uint8)).all(), name
+    for magnitudes in (MAGNITUDES, *((each,) for each in MAGNITUDES[2:5])):
+        expected, actual = (make_arrays(config, rows, "random") for _ in range(2))
+        for arrays in (expected, actual):
+            if CONFIGS[text] == "weight":
+                arrays["input"].view(_dtype_of(config, "input"))[...] = 1
+            chunks = arrays[CONFIGS[text]].view(_dtype_of(config, CONFIGS[text])).reshape(-1, 16)
+            with np.errstate(over="ignore"):
+                for i, chunk in enumerate(chunks):  # at every place of a chunk
+                    chunk[i * 5 % 16] = math.copysign(magnitudes[i // 2 % len(magnitudes)], i % 2 - 0.5)
+        run_on_cpu(config, expected, 1e-5)
+        run_on_host(config, Target("sm_90a"), actual, rows, 1e-5, is_cuda=True)
+        for name, array in expected.items():
+            assert (actual[name].view(np.uint8) == array.view(np.uint8)).all(), (name, magnitudes)
 
 
 @pytest.mark.parametrize("name", ["gelu", "gelu_tanh"])
@@ -67,14 +70,19 @@ def test_gelu_of_every_bfloat16_is_rounded_to_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("activation", ["gelu", "swish:1.702"])
 def test_every_bfloat16_has_the_same_activation_in_a_table(activation: str) -> None:
-    """In order, so that chunks are looked up or computed as a whole, and with one value of each chunk elsewhere."""
+    """In order, so that chunks are looked up or computed as a whole, and with one value of each chunk elsewhere.
+
+    Warps look up or compute as a whole, too: in the last row, each has one of the values at the ends of the table.
+    """
     text = f"quantize:hidden_size=8192,weight=none,quant=none,gate_columns=8192,activation={activation}"
-    config, rows = KernelConfig.parse(f"{text},schedule=16x1mo1"), 16
+    config, rows = KernelConfig.parse(f"{text},schedule=16x1mo1"), 17
+    ends = [bits | sign for end in tabulated_bits() for bits in (end - 1, end) for sign in (0, 0x8000)]
     expected, actual = (make_arrays(config, rows, "random") for _ in range(2))
     for arrays in (expected, actual):
         gates = arrays["input"].view(np.uint16).reshape(rows, 2, 8192)[:, 0]
-        gates.reshape(2, -1)[:] = np.arange(1 << 16)
-        gates[rows // 2 :, ::16] = np.arange(0, 1 << 16, 16).reshape(rows // 2, -1)[:, ::-1]
+        gates[:16].reshape(2, -1)[:] = np.arange(1 << 16)
+        gates[8:16, ::16] = np.arange(0, 1 << 16, 16).reshape(8, -1)[:, ::-1]
+        gates[16] = np.repeat(ends, 8192 // len(ends))
     run_on_cpu(config, expected, 1e-5)
     run_on_host(config, Target("sm_90a"), actual, rows, 1e-5, most_blocks=3, is_cuda=True)
     assert (actual["out"].view(np.uint16) == expected["out"].view(np.uint16)).all()

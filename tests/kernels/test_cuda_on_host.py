@@ -226,19 +226,26 @@ QUANTS = ("e2m1/16/e4m3", "e2m1/16/e4m3/linear/none/up/true", "e2m1/32/ue8m0", "
 WITH_GLOBAL_SCALE = ("e2m1/16/e4m3/linear/given", "e2m1/16/e4m3/linear/given/up/true")
 
 
+def blocks_alike() -> NDArray[np.float32]:
+    """128 rows of 32 blocks, those of a row alike, and so all blocks of a warp."""
+    return np.repeat(blocks().reshape(-1, 1, 16)[::4], 32, axis=1).reshape(128, 512)
+
+
 @pytest.mark.parametrize("target", [AMPERE, HOPPER, BLACKWELL], ids=str)
 @pytest.mark.parametrize("quant", QUANTS + WITH_GLOBAL_SCALE)
-def test_every_kind_of_block_is_encoded_as_on_the_cpu(quant: str, target: Target) -> None:
-    """Ordinary blocks have a separate path, which no other block may take, whatever its global scale."""
-    config = KernelConfig.parse(f"quantize:hidden_size=256,input=float32,quant={quant}")
+@pytest.mark.parametrize("values", [blocks(), blocks_alike()], ids=["different", "alike"])
+def test_every_kind_of_block_is_encoded_as_on_the_cpu(values: NDArray[np.float32], quant: str, target: Target) -> None:
+    """Warps of ordinary blocks and of zeros have paths that no other block may take, whatever its global scale."""
+    rows, hidden_size = values.shape
+    config = KernelConfig.parse(f"quantize:hidden_size={hidden_size},input=float32,quant={quant}")
     for global_scale in GLOBAL_SCALES if quant in WITH_GLOBAL_SCALE else (None,):
-        expected, actual = make_arrays(config, 32, "random"), make_arrays(config, 32, "random")
+        expected, actual = make_arrays(config, rows, "random"), make_arrays(config, rows, "random")
         for arrays in (expected, actual):
-            arrays["input"][...] = blocks()
+            arrays["input"][...] = values
             if global_scale is not None:
                 arrays["global_scale"][...] = global_scale
         run_on_cpu(config, expected, 0.0)
-        run_on_host(config, target, actual, 32, 0.0, is_cuda=True)
+        run_on_host(config, target, actual, rows, 0.0, is_cuda=True)
         for name, array in expected.items():
             assert (actual[name].view(np.uint8) == array.view(np.uint8)).all(), (name, global_scale)
 
