@@ -64,7 +64,8 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
         ['2x2wqgo16', '2x2wqg', '2x2qg', '2x2uqgo16']
     """
     config = replace(config, schedule="")
-    if target.is_cpu or not config.is_row_wise or config.backward:
+    is_head = config.rope and groups_of(config) == 1  # whose schedule is the rules'
+    if target.is_cpu or not config.is_row_wise or config.backward or is_head:
         return []
     of_rule = row_schedule(config, target)
     known = {with_room_for_weight(config, of_rule) if of_rule.holds_row else None}

@@ -39,7 +39,7 @@ from .row_counts import rows_of_part
 from .row_ops import angle_type, angles_in_run, has_frequencies
 from .schedule import ITEM_THREADS
 from .schedule_constants import schedule_constants
-from .short_rows import awaits_positions, holds_halves
+from .short_rows import awaits_positions, holds_halves, splits_heads
 from .target import Target
 
 
@@ -323,6 +323,7 @@ def _rotation_constants(config: KernelConfig, target: Target) -> Iterator[Consta
     yield integer("kRotarySize", config.rotary_size)
     yield integer("kHeadSize", config.head_size or config.hidden_size)
     yield boolean("kHoldsHalves", holds_halves(config) and not target.is_cpu)
+    yield boolean("kSplitsHeads", splits_heads(config) and not target.is_cpu)
     yield boolean("kAwaitsPositions", awaits_positions(config))
     if has_frequencies(config):
         yield boolean("kHasFrequencies", True)

@@ -40,6 +40,7 @@ CONDITIONS = {
     "JITNORM_TABULATES": "kLeastTabulated",  # activations are looked up in shared memory
     "JITNORM_SPLITS_CHUNKS": "kSplitsChunks = true",  # a lane has halves of two chunks
     "JITNORM_HOLDS_HALVES": "kHoldsHalves = true",  # a lane has a chunk of each half of a head
+    "JITNORM_SPLITS_HEADS": "kSplitsHeads = true",  # half a chunk of each
     "JITNORM_PAGES": "Encoding::kPages",  # keys and values are inserted into pages of caches
     "JITNORM_FINISHES": "Finish kFinish",  # a norm goes through another step before it is encoded
     "JITNORM_GATES": "kGateAccessBytes",  # gates are a separate tensor

@@ -14,6 +14,7 @@ from .row_parts import has_separate_parts
 from .row_schedule import CHUNKS_AT_ONCE
 from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes
 from .schedule import row_schedule
+from .short_rows import splits_heads
 from .signals import awaits_stores, awaits_values, late_blocks
 from .stores import stores_sum_early, stores_together
 from .tabulated_rows import tabulated_bits
@@ -62,7 +63,7 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
         yield integer("kEndTabulated", end)
     if reorders_values(config, schedule):
         yield boolean("kReordersValues", True)
-    if schedule.splits_chunks:
+    if schedule.splits_chunks or splits_heads(config):
         yield boolean("kSplitsChunks", True)
     yield boolean("kStoresTogether", stores_together(config, schedule))
     yield boolean("kStoresSumEarly", stores_sum_early(config, schedule))

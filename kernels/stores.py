@@ -7,7 +7,7 @@ from .dtypes import DTYPES
 from .numerics import CHUNK_SIZE
 from .registers import may_store_sum_late
 from .row_schedule import RowSchedule
-from .short_rows import holds_halves, pairs_of_chunks
+from .short_rows import holds_halves, pairs_of_chunks, splits_heads
 
 
 def stores_together(config: KernelConfig, schedule: RowSchedule) -> bool:
@@ -18,7 +18,7 @@ def stores_together(config: KernelConfig, schedule: RowSchedule) -> bool:
     at once, 16384 x 5120 would go from 132 to 148.
     """
     lanes = CHUNK_SIZE * max(2, DTYPES[config.input].bytes) // config.vector_bytes
-    if schedule.splits_chunks or schedule.lanes_per_row % lanes:
+    if schedule.splits_chunks or splits_heads(config) or schedule.lanes_per_row % lanes:
         return False
     if holds_halves(config) and any(pairs % lanes for pairs in pairs_of_chunks(config)):
         return False

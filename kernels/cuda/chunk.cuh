@@ -179,6 +179,9 @@ JITNORM_INLINE void forget_unpacked(Chunk<T, kAccessBytes>& chunk) {
   }
 }
 
+// Half a chunk, as lanes of which each has two of them.
+constexpr int kHalf = kChunkSize / 2;
+
 constexpr int kCodeWords = kChunkSize / kCodesPerWord;
 constexpr int kCodeBytes = kCodeWords * 4;
 

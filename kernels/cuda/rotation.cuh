@@ -62,7 +62,7 @@ JITNORM_INLINE float angle_at(const AngleRun& run, int i) {
 
 // The angles of a chunk of a head, of each of its elements or of each pair, in runs.
 struct ChunkAngles {
-  static constexpr int kRuns = (kTurnsHalves ? kChunkSize : kChunkSize / 2) / kAnglesInRun;
+  static constexpr int kRuns = (kTurnsHalves && !kSplitsHeads ? kChunkSize : kHalf) / kAnglesInRun;
   static constexpr int kRunElements = kChunkSize / kRuns;
   static constexpr UInt32 kSigns = sizeof(Angle) == 2 ? 0x80008000u : 0x80000000u;
   static constexpr int kWords = (kAnglesInRun * sizeof(Angle) + 3) / 4;
@@ -87,8 +87,8 @@ struct ChunkAngles {
     const Angle* angles = angles_at(a, position);
     JITNORM_UNROLL
     for (int r = 0; r < kRuns; ++r) {
-      const int element = index * kChunkSize + r * kRunElements;
-      if (is_known && element < kRotarySize) {
+      const int element = index * (kSplitsHeads ? kHalf : kChunkSize) + r * kRunElements;
+      if (is_known && element < (kSplitsHeads ? kAngles : kRotarySize)) {
         load_array<kAnglesAccessBytes>(cosines[r].elements, angles + angle_of(element));
         load_array<kAnglesAccessBytes>(sines[r].elements, angles + kAngles + angle_of(element));
       }
@@ -142,6 +142,16 @@ struct ChunkAngles {
     }
   }
 
+  // Half a chunk of the first half, and the one that it is rotated with.
+  JITNORM_INLINE void turn_halves(float (&y)[kChunkSize]) const {
+    JITNORM_UNROLL
+    for (int i = 0; i < kHalf; ++i) {
+      const float a = y[i], b = y[i + kHalf], cosine = angle_at(cosines[0], i), sine = angle_at(sines[0], i);
+      y[i] = turned(a, b, cosine, -sine);
+      y[i + kHalf] = turned(b, a, cosine, sine);
+    }
+  }
+
   // A chunk of the first half, and the one that it is rotated with, or two others.
   JITNORM_INLINE void turn(float (&first)[kChunkSize], float (&second)[kChunkSize], bool is_turned) const {
     JITNORM_UNROLL
@@ -152,6 +162,10 @@ struct ChunkAngles {
     }
   }
   JITNORM_INLINE void turn(float (&y)[kChunkSize], int index) const {
+    if constexpr (kSplitsHeads) {
+      turn_halves(y);
+      return;
+    }
     float others[kChunkSize];
     find_others(y, index, others);
     const bool is_turned = index * kChunkSize < kRotarySize;

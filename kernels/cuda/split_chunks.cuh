@@ -2,10 +2,11 @@
 // access of a warp is then without gaps; see kernels/split_chunks.py. The other alternative is in whole_chunks.cuh.
 #pragma once
 
-#include "chunk.cuh"
+#include "split_heads.cuh"
 
 #ifdef JITNORM_SPLITS_CHUNKS
-constexpr int kHalf = kChunkSize / 2;
+#ifdef JITNORM_SPLITS_HEADS
+#else
 constexpr int kGroupSize = 32 * kChunkSize;
 
 // Where element i of what a lane has is in the row.
@@ -18,8 +19,6 @@ JITNORM_INLINE bool has_half(int index, int half) { return place_in_row(index, h
 
 // The index of a lane with nothing of a row.
 constexpr int kPastRow = (kHiddenSize + kGroupSize - 1) / kGroupSize * 32;
-
-JITNORM_INLINE bool is_there(int index, int i) { return has_half(index, i / kHalf); }
 
 // Sums over chunks k and k + 16, to which add(sum, i) adds that of element i, in lane 2k + 1. It goes on with the sums
 // over their first halves, from lane 2k; what even lanes get has no meaning. The sum of both is the first step of the
@@ -38,6 +37,9 @@ JITNORM_INLINE float sum_over_chunk(Add add) {
   }
   return add_rn(sums[0], sums[1]);
 }
+#endif
+
+JITNORM_INLINE bool is_there(int index, int i) { return has_half(index, i / kHalf); }
 
 template <typename T, int kAccessBytes>
 JITNORM_INLINE void load_chunk(Chunk<T, kAccessBytes>& chunk, const T* row, int index) {

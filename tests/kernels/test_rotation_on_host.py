@@ -19,8 +19,8 @@ from jitnorm import reference
 TOKENS, HEADS = 5, {"q": 3, "k": 2}
 SCALES = {"q_scale": 0.037, "k_scale": 1.5}
 EPS = 1e-5
-# Halves of which a lane has both, that are whole chunks of several, parts of them, with a part of the head left as it
-# is; of all dtypes.
+# Halves of which a lane has chunks or halves of them, that are whole chunks of several, parts of them, with a part of
+# the head left as it is; of all dtypes.
 KERNELS = (
     ("rmsnorm:hidden_size=128,pair=true,rope=neox", "sm_90a"),
     ("rmsnorm:hidden_size=64,pair=true,rope=neox,quant=e4m3/tensor/f32,angles=float16,rounding=output", "sm_80"),
@@ -34,6 +34,9 @@ KERNELS = (
     ("rmsnorm:hidden_size=80,pair=true,rope=neox,angles=bfloat16,quant=e4m3/tensor/f32", "sm_80"),
     ("rmsnorm:hidden_size=512,pair=true,rope=neox,rotary_size=192,input=float16,positions=int32", "sm_90a"),
     ("rmsnorm:hidden_size=112,pair=true,rope=neox,rounding=hf,unit_bias=true", "sm_90a"),
+    ("rmsnorm:hidden_size=112,pair=true,rope=neox,input=float32,weight=float32", "sm_90a"),
+    ("rmsnorm:hidden_size=48,pair=true,rope=neox,weight=float32,angles=int32", "sm_90a"),
+    ("quantize:hidden_size=208,pair=true,rope=neox,quant=e4m3/tensor/f32,input=float16", "sm_90a"),
     ("rmsnorm:hidden_size=13,pair=true,rope=neox,rotary_size=10,vector_bytes=1,input=float16", "sm_80"),
     ("rmsnorm:hidden_size=192,pair=true,rope=interleaved,rotary_size=64,angles=float16,input=float32", "sm_90a"),
     ("rmsnorm:hidden_size=576,pair=true,rope=neox,head_size=64,rotary_size=32,quant=e4m3/tensor/f32", "sm_90a"),

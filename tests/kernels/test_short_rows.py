@@ -11,7 +11,7 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.few_rows import few_rows_schedule
 from jitnorm.kernels.numerics import CHUNK_SIZE, next_power_of_two, round_up
 from jitnorm.kernels.packed_rows import packed_schedule, packings
-from jitnorm.kernels.row_schedule import WARP_LANES
+from jitnorm.kernels.row_schedule import WARP_LANES, RowSchedule
 from jitnorm.kernels.schedule import row_schedule, why_unfit
 from jitnorm.kernels.target import Target
 
@@ -96,6 +96,36 @@ def test_many_rows_share_warps_where_that_takes_less(text: str, schedule: str) -
 )
 def test_lanes_hold_two_chunks_of_heads_to_rotate(text: str, schedule: str) -> None:
     assert schedule_of(f"{text},pair=true,rope=neox") == schedule
+
+
+@pytest.mark.parametrize(
+    ("text", "few", "usual", "many"),
+    [
+        ("rmsnorm:hidden_size=80", "1x1wp8n8", "1x1wp16n8", "1x1wp16n8"),
+        ("quantize:hidden_size=144,quant=e4m3/tensor/f32", "1x1wp8n16", "1x1wp16n16", "1x1wp16n16"),
+        # Whole chunks: pairs of them, accesses of less than half a chunk, parts of a head.
+        ("rmsnorm:hidden_size=96", "1x2p16n4", "", "1x2p16n4"),
+        ("rmsnorm:hidden_size=80,vector_bytes=8", "1x1wp16n8", "", "1x1wp16n8"),
+        ("rmsnorm:hidden_size=80,rotary_size=48", "1x1wp16n8", "", "1x1wp16n8"),
+        # Two chunks in a lane, of heads that are neither few nor many.
+        ("quantize:hidden_size=128,angles=bfloat16,quant=e4m3/tensor/f32", "1x2p32n4", "1x2p32o9n4", "1x2p32o9n4"),
+        ("quantize:hidden_size=128,angles=bfloat16,quant=e4m3/tensor/f32,paged=true", "1x2p32n4", "", "1x2p32n4"),
+    ],
+)
+def test_heads_of_an_odd_number_of_chunks_are_split(text: str, few: str, usual: str, many: str) -> None:
+    heads = f"{text},pair=true,rope=neox"
+    assert [schedule_of(heads), schedule_of(f"{heads},many_rows=true")] == [few, many]
+    assert few_rows_schedule(KernelConfig.parse(heads), HOPPER, "usual") == usual
+
+
+def test_heads_to_rotate_keep_their_lanes() -> None:
+    heads = KernelConfig.parse("rmsnorm:hidden_size=80,pair=true,rope=neox")
+    found = {text: why_unfit(heads, HOPPER, RowSchedule.parse(text)) for text in ("1x1p32n8", "1x2p16n4", "1x1p3n8")}
+    assert found == {
+        "1x1p32n8": "",
+        "1x2p16n4": "heads to rotate have as many lanes as they need, as in 1x1wp8n8",
+        "1x1p3n8": "blocks are up to 32 whole warps",
+    }
 
 
 @given(st.integers(1, 96))
