@@ -21,6 +21,7 @@ def measure(
     makers: Mapping[str, Maker],
     device: str,
     leave_out: Callable[[str], None] | None = None,
+    values: str = "normal",
 ) -> Iterator[Row]:
     """Measure an op at each shape: the copy of its bytes, then the calls of each of `makers`.
 
@@ -31,13 +32,14 @@ def measure(
         device: ``cuda`` or ``cpu``.
         leave_out: called with what is skipped and why: shapes that do not fit in the GPU's memory, and other
             implementations that raise an exception. None: nothing is skipped.
+        values: of inputs, one of `VALUES`.
 
     Raises:
         RuntimeError: a kernel cannot be built, or the device lacks memory.
     """
     from jitnorm.bench.timing import memory
 
-    new = Tensors(device)
+    new = Tensors(device, values)
     for m, h in shapes:
         at = f"{op.name} at {shape_text((m, h))}"
         op_bytes = op.bytes_at(m, h)
@@ -56,11 +58,11 @@ def measure(
             yield Row(op.name, by, m, h, op_bytes, taken, copy, host)
 
 
-def measure_again(row: Row, device: str) -> Row:
+def measure_again(row: Row, device: str, values: str) -> Row:
     """Repeat jitnorm's measurement, and that of the copy of its bytes."""
     op = op_named(row.op)
     _copy_time.cache_clear()
-    return next(measure(op, [row.shape], {JITNORM: op.make}, device))
+    return next(measure(op, [row.shape], {JITNORM: op.make}, device, values=values))
 
 
 def _times(make: Maker, new: Tensors, m: int, h: int, op_bytes: int) -> tuple[float, float]:

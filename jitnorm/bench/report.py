@@ -16,7 +16,8 @@ from jitnorm.bench.summary import summarize
 def facts(setup: Setup) -> list[tuple[str, str]]:
     """The setup of a run, as names and values."""
     driver = [("driver", setup.driver)] if setup.driver else []
-    return [("date", setup.date), ("device", setup.device), *driver, *setup.versions.items()]
+    values = [] if setup.values == "normal" else [("values", setup.values)]
+    return [("date", setup.date), ("device", setup.device), *driver, *setup.versions.items(), *values]
 
 
 def rows_table(rows: Iterable[Row]) -> Table:

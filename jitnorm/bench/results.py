@@ -62,12 +62,14 @@ class Setup:
         device: the name of the GPU or processor.
         driver: the version of the GPU's driver; empty for the CPU.
         versions: versions of jitnorm, torch, CUDA and the peers.
+        values: of inputs, one of `tensors.VALUES`.
     """
 
     date: str
     device: str
     driver: str
     versions: dict[str, str]
+    values: str = "normal"
 
     @property
     def is_gpu(self) -> bool:
@@ -84,8 +86,9 @@ class Results:
 
 
 def to_json(results: Results) -> str:
-    """Encode a file of results: one row per line, times to six digits."""
-    head = json.dumps(asdict(results.setup), indent=1).removesuffix("\n}")
+    """Encode a file of results: one row per line, times to six digits; values of inputs only if not normal."""
+    setup = {name: value for name, value in asdict(results.setup).items() if (name, value) != ("values", "normal")}
+    head = json.dumps(setup, indent=1).removesuffix("\n}")
     rows = ",\n".join(f"  {json.dumps(_rounded(row))}" for row in results.rows)
     return f'{head},\n "rows": [\n{rows}\n ]\n}}\n'
 

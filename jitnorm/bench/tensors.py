@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 DRAWN = 1 << 24  # random numbers; larger tensors repeat them, because copying is faster than drawing
+# What the values of inputs may be, on which fast paths depend: see docs/measured.md.
+VALUES = ("normal", "zeros", "large", "outliers")
+_LARGE = 30.0  # standard deviation
+_OUTLIERS, _FACTOR = 509, 1000.0  # every so many columns, times that
 
 
 @dataclass(frozen=True)
@@ -15,9 +19,13 @@ class Tensors:
 
     Attributes:
         device: ``cuda`` or ``cpu``.
+        values: what inputs that are no parameters have, one of `VALUES`: ``normal``, numbers of a standard deviation of
+            1; ``zeros``, as rows that pad a batch; ``large``, of 30; ``outliers``, of 1, but in every 509th column of
+            1000.
     """
 
     device: str
+    values: str = "normal"
 
     def of(self, shape: tuple[int, ...], dtype: str, is_output: bool) -> Any:
         """A tensor of a dtype (DLPack's name): random numbers, scales of 1, codes without NaN, or empty outputs."""
@@ -54,11 +62,22 @@ class Tensors:
         count = math.prod(shape)
         drawn = torch.randn(min(count, DRAWN), dtype=dtype, device=self.device)
         if count <= DRAWN:
-            return drawn.view(shape)
+            return self._with_values(drawn.view(shape))
         tensor = torch.empty(count, dtype=dtype, device=self.device)
         for part in tensor.split(DRAWN):
             part.copy_(drawn[: len(part)])
-        return tensor.view(shape)
+        return self._with_values(tensor.view(shape))
+
+    def _with_values(self, numbers: Any) -> Any:
+        """Change normally distributed numbers in place; those of a parameter, which has one dimension, stay."""
+        if numbers.dim() > 1:
+            if self.values == "zeros":
+                numbers.zero_()
+            elif self.values == "large":
+                numbers.mul_(_LARGE)
+            elif self.values == "outliers":
+                numbers[..., ::_OUTLIERS] *= _FACTOR
+        return numbers
 
     def empty(self, *shape: int) -> Any:
         """An uninitialized output in bfloat16."""

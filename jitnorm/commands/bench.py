@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -12,7 +13,9 @@ from jitnorm.bench.cases import Maker, Measured, ops_named
 from jitnorm.bench.measure import measure, measure_again
 from jitnorm.bench.results import Results, Row
 from jitnorm.bench.shapes import Shape, parse_shapes, shape_text
+from jitnorm.bench.tensors import VALUES
 from jitnorm.commands.console import make_console, make_error_console, print_facts, print_table, status
+from jitnorm.kernels.quant_spec import require_one_of
 
 Plan = list[tuple[Measured, list[Shape], dict[str, Maker]]]
 
@@ -24,6 +27,7 @@ def measured(
     device: str | None,
     seconds: float | None = None,
     keep: Callable[[Results], None] = lambda _: None,
+    values: str = "normal",
 ) -> Results:
     """Measure ops; stderr gets the progress and what was skipped.
 
@@ -34,6 +38,7 @@ def measured(
         device: ``cuda``, ``cpu``, or None for a GPU if there is one.
         seconds: time after which no measurement is started except the first; None for no limit.
         keep: called after each op with all results so far.
+        values: of inputs, one of `VALUES`.
 
     Raises:
         ValueError: an argument is invalid, or nothing is left to measure.
@@ -48,18 +53,21 @@ def measured(
     plan = [(op, taken, makers) for op, taken, makers in plan if taken and makers]
     if not plan:
         raise ValueError(f"shapes: no selected op takes any of them by {', '.join(names)}; choose others")
-    setup = machine.setup_of(device, names)
+    require_one_of("values", values, VALUES)
+    setup = replace(machine.setup_of(device, names), values=values)
     machine.seed()
     left_out: list[str] = []
     rows: list[Row] = []
-    for rows in _measured(plan, device, math.inf if seconds is None else seconds, left_out.append):
+    for rows in _measured(plan, device, math.inf if seconds is None else seconds, left_out.append, values):
         keep(Results(setup, tuple(rows)))
     for what in left_out:
         make_error_console().print(f"left out: {what}", highlight=False, markup=False, soft_wrap=True)
     return Results(setup, tuple(rows))
 
 
-def _measured(plan: Plan, device: str, seconds: float, leave_out: Callable[[str], None]) -> Iterator[list[Row]]:
+def _measured(
+    plan: Plan, device: str, seconds: float, leave_out: Callable[[str], None], values: str
+) -> Iterator[list[Row]]:
     """Yield all rows so far, after each op."""
     rows: list[Row] = []
     end = monotonic() + seconds
@@ -71,7 +79,7 @@ def _measured(plan: Plan, device: str, seconds: float, leave_out: Callable[[str]
                     late.append(shape_text(shape))
                     continue
                 show_status(f"[{number}/{len(plan)}] {op.name} {shape_text(shape)}")
-                rows += measure(op, [shape], makers, device, leave_out)
+                rows += measure(op, [shape], makers, device, leave_out, values)
             if late:
                 leave_out(f"{op.name} at {', '.join(late)}: {seconds:g} s are over")
             yield rows
@@ -106,7 +114,7 @@ def show_comparison(before: Results, results: Results, tolerance: float, device:
     pairs = compare.pairs(before, results)
     slower = compare.regressions(pairs, tolerance)
     if device is not None:
-        slower = compare.confirmed(slower, tolerance, lambda row: measure_again(row, device))
+        slower = compare.confirmed(slower, tolerance, lambda row: measure_again(row, device, results.setup.values))
     make_console().print(
         f"\n{len(pairs)} measurements compared with {before.setup.device}, {before.setup.date}: "
         f"{len(slower)} slower by more than {tolerance:.1%}",
@@ -114,6 +122,8 @@ def show_comparison(before: Results, results: Results, tolerance: float, device:
     )
     if before.setup.device != results.setup.device:
         make_error_console().print("note: the devices differ; compare runs on GPUs of the same kind", highlight=False)
+    if before.setup.values != results.setup.values:
+        make_error_console().print("note: the values of inputs differ, and fast paths depend on them", highlight=False)
     if slower:
         print_table(report.pairs_table(slower))
     return not slower

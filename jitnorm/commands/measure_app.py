@@ -38,6 +38,14 @@ def bench(
         ),
     ] = [],  # noqa: B006
     device: Annotated[str | None, option("cuda or cpu. Default: cuda if there is a GPU.", panel=_WHAT)] = None,
+    values: Annotated[
+        str,
+        option(
+            "What inputs hold: normal, zeros, large (a standard deviation of 30), outliers (every 509th column times "
+            "1000).",
+            panel=_WHAT,
+        ),
+    ] = "normal",
     seconds: Annotated[
         float | None,
         option(
@@ -82,9 +90,9 @@ def bench(
     if plot is not None:
         require_matplotlib()
     if stored is None:
-        results = measured(ops, shapes, by, device, seconds, keep)
-    elif ops or shapes or by or device or seconds is not None:
-        raise ValueError("from: shows all stored results; omit --ops, --shapes, --by, --device and --seconds")
+        results = measured(ops, shapes, by, device, seconds, keep, values)
+    elif ops or shapes or by or device or seconds is not None or values != "normal":
+        raise ValueError("from: shows all stored results; omit --ops, --shapes, --by, --device, --values and --seconds")
     else:
         results = read(stored)
         keep(results)

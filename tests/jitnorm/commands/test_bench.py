@@ -109,6 +109,15 @@ def test_stored_results_are_shown_written_and_drawn_without_measuring(stored: Pa
     assert "1.250x" in result.stdout
 
 
+def test_results_say_which_values_inputs_had(tmp_path: Path) -> None:
+    normal, zeros = tmp_path / "normal.json", tmp_path / "zeros.json"
+    assert "values " not in bench(*TINY, "--json", normal).stdout
+    result = bench(*TINY, "--values", "zeros", "--json", zeros, "--against", normal, "--tolerance", 1)
+    assert "\nvalues   zeros\n" in result.stdout
+    assert "note: the values of inputs differ, and fast paths depend on them" in result.stderr
+    assert [read(path).setup.values for path in (normal, zeros)] == ["normal", "zeros"]
+
+
 def test_against_itself_nothing_is_slower(stored: Path) -> None:
     result = bench("--from", stored, "--against", stored)
     assert result.exit_code == 0
@@ -133,12 +142,14 @@ def test_what_is_slower_is_listed_and_fails(stored: Path, slower: Path) -> None:
             "error: shapes: is '64'; allowed are small, quick, anchors, few, grid, random:SEED, or M x H such as",
         ),
         (["--device", "tpu"], "error: device: is 'tpu'; allowed are cuda, cpu"),
+        (["--values", "small", *TINY], "error: values: is 'small'; allowed are 'normal', 'zeros', 'large', 'outliers'"),
         (["--by", "cutlass", *TINY], "error: by: is 'cutlass'; allowed are jitnorm, flashinfer, quack"),
         (["--by", "quack", *TINY], "error: by: quack runs on GPUs only, not on cpu; leave it out"),
         (["--device", "cpu", "--ops", "mxfp8", "--shapes", "2x33"], "error: shapes: no selected op takes"),
         (["--against", "/nowhere"], "error: cannot read /nowhere: "),
         (["--from", "/nowhere"], "error: cannot read /nowhere: "),
         (["--from", "/nowhere", "--ops", "amax"], "error: from: shows all stored results; omit --ops"),
+        (["--from", "/nowhere", "--values", "zeros"], "error: from: shows all stored results; omit --ops"),
     ],
 )
 def test_a_wrong_argument_is_one_line_on_stderr_and_exit_code_2(arguments: list[str], message: str) -> None:
