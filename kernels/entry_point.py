@@ -46,10 +46,11 @@ def _process(config: KernelConfig, target: Target, part: str = "") -> str:
     if config.is_row_wise:
         rows = f", {_offsets(config)}, all_rows()" if config.experts else ""
         return f"{_arguments_of(config, target)}  {_schedule(config, target)}(arguments_of{rows}{part});\n"
-    return (
-        f"  Arguments a{{}};\n{_lines(_assignments(config))}"
-        f"  process_items(a.items{part}, [=](Int64 item) {{ {_item_op(config)}(a, item); }});\n"
-    )
+    assignments = f"  Arguments a{{}};\n{_lines(_assignments(config))}"
+    if not config.axis and target.is_cpu:
+        call = f"{config.op}_column_items(a, item, columns)"
+        return f"{assignments}  process_columns(first, last, [=](Int64 item, auto columns) {{ {call}; }});\n"
+    return f"{assignments}  process_items(a.items{part}, [=](Int64 item) {{ {_item_op(config)}; }});\n"
 
 
 def _schedule(config: KernelConfig, target: Target) -> str:
@@ -81,14 +82,17 @@ def _schedule(config: KernelConfig, target: Target) -> str:
 
 
 def _item_op(config: KernelConfig) -> str:
-    """The function that processes an item."""
+    """The call that processes an item."""
+    if config.axis == 0:
+        return f"{config.op}_column_items(a, item, Columns<1>{{}})"
+    kind = "row"
     if config.moves or config.op in ("sum_rows", "mhc_post"):
-        return f"{config.op}_item"
+        return f"{config.op}_item(a, item)"
     if has_square_items(config):
-        return f"{config.op}_square_item"
-    if config.quant and config.quant.has_given_scales:
-        return f"{config.op}_given_item"
-    return f"{config.op}_{'column' if config.axis == 0 else 'row'}_item"
+        kind = "square"
+    elif config.quant and config.quant.has_given_scales:
+        kind = "given"
+    return f"{config.op}_{kind}_item(a, item)"
 
 
 def _counts(config: KernelConfig) -> list[str]:

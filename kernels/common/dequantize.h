@@ -5,6 +5,7 @@
 #include "codes.h"
 #include "given_scales.h"
 #include "intrinsics.h"
+#include "items.h"
 #include "rows.h"
 #include "scale_layout.h"
 
@@ -89,7 +90,7 @@ JITNORM_INLINE void dequantize_given_item(const Arguments& a, Int64 item) {
 #endif
 
 // An item is a block of a column. Neighbouring items are neighbouring columns.
-JITNORM_INLINE void dequantize_column_item(const Arguments& a, Int64 item) {
+JITNORM_INLINE void dequantize_column_items(const Arguments& a, Int64 item, Columns<1>) {
   constexpr int kBlockBytes = kBlockSize * kCodeBits / 8;
   const Int64 block = item / kHiddenSize;
   const int column = (int)(item % kHiddenSize);

@@ -7,6 +7,7 @@
 #include "../cpu/intrinsics.h"
 #endif
 
+#ifdef __CUDACC__
 // In accesses of `kAccessBytes`, to which the memory is aligned.
 template <int kAccessBytes, typename T, int kCount>
 JITNORM_INLINE void load_array(T (&to)[kCount], const T* from) {
@@ -23,3 +24,15 @@ JITNORM_INLINE void store_array(T* to, const T (&from)[kCount]) {
     store_bytes<kAccessBytes>((UInt8*)to + i, (const UInt8*)from + i);
   }
 }
+#else
+// At once: vectors would wait for what was loaded in pieces.
+template <int kAccessBytes, typename T, int kCount>
+JITNORM_INLINE void load_array(T (&to)[kCount], const T* from) {
+  __builtin_memcpy(to, from, sizeof(to));
+}
+
+template <int kAccessBytes, typename T, int kCount>
+JITNORM_INLINE void store_array(T* to, const T (&from)[kCount]) {
+  __builtin_memcpy(to, from, sizeof(from));
+}
+#endif

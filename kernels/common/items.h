@@ -5,6 +5,10 @@
 #include "arguments.h"
 #include "intrinsics.h"
 
+// So many neighbouring items.
+template <int kCount>
+struct Columns {};
+
 #ifdef __CUDACC__
 template <typename ProcessItem>
 JITNORM_INLINE void process_items(Int64 items, ProcessItem process_item) {

@@ -43,14 +43,22 @@ JITNORM_INLINE void mhc_post_item(const Arguments& a, Int64 item) {
   load_stream(layer, a.residual + row_offset(row, a.extents, a.residual_strides) + first, index);
   JITNORM_UNROLL
   for (int s = 0; s < kStreams; ++s) load_stream(of[s], streams + s * kHiddenSize, index);
+  float values[kStreams][kStreamColumns], of_layer[kStreamColumns];
+  JITNORM_LANES
+  for (int i = 0; i < kStreamColumns; ++i) of_layer[i] = to_float(layer.elements[i]);
+  JITNORM_UNROLL
+  for (int s = 0; s < kStreams; ++s) {
+    JITNORM_LANES
+    for (int i = 0; i < kStreamColumns; ++i) values[s][i] = to_float(of[s].elements[i]);
+  }
   JITNORM_UNROLL
   for (int to = 0; to < kStreams; ++to) {
     StreamChunk mixed;
-    JITNORM_UNROLL
+    JITNORM_LANES
     for (int i = 0; i < kStreamColumns; ++i) {
-      float sum = mul_rn(layer_mix[to], to_float(layer.elements[i]));
+      float sum = mul_rn(layer_mix[to], of_layer[i]);
       JITNORM_UNROLL
-      for (int s = 0; s < kStreams; ++s) sum = fma_rn(mix[s * kStreams + to], to_float(of[s].elements[i]), sum);
+      for (int s = 0; s < kStreams; ++s) sum = fma_rn(mix[s * kStreams + to], values[s][i], sum);
       round_to(sum, mixed.elements[i]);
     }
     store_stream(out + to * kHiddenSize, mixed, index);

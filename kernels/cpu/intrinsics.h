@@ -124,14 +124,3 @@ JITNORM_INLINE UInt32 int8_code(float v) {
 JITNORM_INLINE UInt32 convert_int8x4(float v0, float v1, float v2, float v3) {
   return int8_code(v0) | int8_code(v1) << 8 | int8_code(v2) << 16 | int8_code(v3) << 24;
 }
-
-// Between registers and memory that is aligned to the size.
-template <int kBytes>
-JITNORM_INLINE void load_bytes(void* to, const void* from) {
-  __builtin_memcpy(to, __builtin_assume_aligned(from, kBytes), kBytes);
-}
-
-template <int kBytes>
-JITNORM_INLINE void store_bytes(void* to, const void* from) {
-  __builtin_memcpy(__builtin_assume_aligned(to, kBytes), from, kBytes);
-}

@@ -4,22 +4,34 @@
 #include "../common/codes.h"
 #include "../common/undo_scales.h"
 
-// The codes of an item, each in a word of its own, with others above it. Both loops are as GCC 12 vectorizes them with
-// 256 and 512 bits; bytes that are widened one by one are stored so, and loading them together as vectors waits.
+// Bytes, each in a word of its own, with others above it. This loop and the next are as GCC 12 vectorizes them with 256
+// and 512 bits; bytes that are widened one by one are stored so, and loading them together as vectors waits.
+template <int kCount>
+JITNORM_INLINE void spread_bytes(const UInt8* bytes, UInt32 (&to)[kCount]) {
+  if constexpr (kCount == 1) {
+    to[0] = bytes[0];
+    return;
+  }
+  UInt32 words[(kCount + 3) / 4];
+  __builtin_memcpy(words, bytes, kCount);
+  JITNORM_UNROLL
+  for (int half = 0; half + 8 <= kCount; half += 8) {
+    const UInt32 low = words[half / 4], high = words[half / 4 + 1];
+    JITNORM_LANES
+    for (int i = 0; i < 8; ++i) to[half + i] = (i < 4 ? low : high) >> (i % 4 * 8);
+  }
+}
+
+// The codes of an item, likewise.
 JITNORM_INLINE void spread_codes(const UInt8* codes, UInt32 (&to)[kChunkSize]) {
+  if constexpr (kCodeBits == 8) {
+    spread_bytes(codes, to);
+    return;
+  }
   UInt32 words[kChunkSize / kCodesPerWord];
   __builtin_memcpy(words, codes, sizeof(words));
-  if constexpr (kCodeBits == 4) {
-    JITNORM_LANES
-    for (int i = 0; i < kChunkSize; ++i) to[i] = words[i / kCodesPerWord] >> (i % kCodesPerWord * kCodeBits);
-  } else {
-    JITNORM_UNROLL
-    for (int half = 0; half < kChunkSize; half += 8) {
-      const UInt32 low = words[half / 4], high = words[half / 4 + 1];
-      JITNORM_LANES
-      for (int i = 0; i < 8; ++i) to[half + i] = (i < 4 ? low : high) >> (i % 4 * 8);
-    }
-  }
+  JITNORM_LANES
+  for (int i = 0; i < kChunkSize; ++i) to[i] = words[i / kCodesPerWord] >> (i % kCodesPerWord * kCodeBits);
 }
 
 // The results of codes, above each of which may be other bits.

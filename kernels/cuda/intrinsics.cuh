@@ -7,6 +7,8 @@
 #define JITNORM_FORCE_INLINE __device__ __forceinline__
 #define JITNORM_INLINE JITNORM_FORCE_INLINE
 #define JITNORM_UNROLL _Pragma("unroll")
+// Before a loop that the host computes as vectors.
+#define JITNORM_LANES JITNORM_UNROLL
 
 constexpr UInt32 kFullWarp = 0xffffffffu;
 // Whether divisions look at exponents, and branch.

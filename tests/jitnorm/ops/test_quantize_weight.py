@@ -48,7 +48,7 @@ def test_any_shape(shape: tuple[int, int], spec: QuantSpec) -> None:
     ids=str,
 )
 def test_a_column_is_encoded_as_quantize_encodes_a_row(spec: QuantSpec) -> None:
-    w = make_input("spiky", 128, 3, "float32")
+    w = make_input("spiky", 128, 35, "float32")
     turned = quantize(np.ascontiguousarray(w.T), spec=spec)
     q = quantize_weight(w, spec=spec)
     assert_same_bytes(np.ascontiguousarray(np.asarray(q.data).T), turned.data, "codes")
