@@ -29,7 +29,7 @@ from .resident_rows import why_not_resident
 from .row_parts import has_separate_parts, of_long_row, of_rows_that_fill
 from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .rows_ahead import MOST_SHARING_ROWS, sharing_rows, why_not_ahead
-from .short_rows import SINGLE_WARP_GROUPS, short_row_schedule, why_not_of_heads
+from .short_rows import SINGLE_WARP_GROUPS, short_row_schedule, why_not_rotated
 from .skipped_chunks import why_not_skipped
 from .split_chunks import why_not_split
 from .tabulated_rows import why_not_tabulated
@@ -131,7 +131,7 @@ def why_unfit(config: KernelConfig, target: Target, schedule: RowSchedule) -> st
     if target.is_cpu:
         return "the CPU divides no rows"
     if groups_of(config) == 1 and config.rope:
-        return why_not_of_heads(config, schedule)
+        return why_not_rotated(config, schedule)
     packed = schedule.lanes_per_row != WARP_LANES
     reason = why_not_packed(config, schedule) if packed else _why_not_divided(config, schedule)
     return reason or _why_no_options(config, schedule) or _why_no_memory(config, target, schedule)

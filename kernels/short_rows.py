@@ -287,7 +287,7 @@ def _split_heads_schedule(config: KernelConfig) -> RowSchedule:
     return RowSchedule(1, 1, prefetches_weight=True, rows_per_block=threads // lanes, lanes_per_row=lanes)
 
 
-def why_not_of_heads(config: KernelConfig, schedule: RowSchedule) -> str:
+def why_not_rotated(config: KernelConfig, schedule: RowSchedule) -> str:
     """Why a schedule does not fit heads to rotate, as the end of a sentence; empty if it does."""
     own = small_row_schedule(config)
     likewise = replace(

@@ -179,7 +179,7 @@ JITNORM_INLINE void forget_unpacked(Chunk<T, kAccessBytes>& chunk) {
   }
 }
 
-// Half a chunk, as lanes of which each has two of them.
+// Elements of half a chunk, where each lane has halves of two chunks.
 constexpr int kHalf = kChunkSize / 2;
 
 constexpr int kCodeWords = kChunkSize / kCodesPerWord;
