@@ -15,9 +15,9 @@ JITNORM_INLINE bool has_half(int index, int) { return index < kChunks; }
 // The index of a lane with nothing of a row.
 constexpr int kPastRow = kChunks;
 
-// The sum over the chunk of the lane's own number, to which add(sum, i) adds that of element i of what the lane has: of
-// two half chunks, one is the first of its chunk, of which the previous lane has the second. Every lane of the warp
-// takes part.
+// The sum over the chunk of the lane's own number, to which add(sum, i) adds that of element i of what the lane has:
+// one first half of a chunk, with whose sum the next lane goes on, and one second half. Every lane of the warp takes
+// part.
 template <typename Add>
 JITNORM_INLINE float sum_over_chunk(Add add) {
   const int lane = threadIdx.x % kLanesPerRow;
