@@ -32,6 +32,8 @@ KERNELS = (
     ("quantize:hidden_size=96,pair=true,rope=neox,paged=true,quant=e4m3/tensor/f32", "sm_90a"),
     ("quantize:hidden_size=128,pair=true,rope=neox,paged=true", "sm_90a"),
     ("quantize:hidden_size=64,pair=true,rope=neox,paged=true,keep_heads=true,quant=e4m3/tensor/f32", "sm_80"),
+    ("rmsnorm:hidden_size=80,pair=true,rope=neox,paged=true,quant=e4m3/tensor/f32", "sm_90a"),
+    ("quantize:hidden_size=112,pair=true,rope=neox,paged=true,input=float16", "sm_90a"),
 )
 
 
