@@ -47,7 +47,7 @@ def _process(config: KernelConfig, target: Target, part: str = "") -> str:
         rows = f", {_offsets(config)}, all_rows()" if config.experts else ""
         return f"{_arguments_of(config, target)}  {_schedule(config, target)}(arguments_of{rows}{part});\n"
     assignments = f"  Arguments a{{}};\n{_lines(_assignments(config))}"
-    if not config.axis and target.is_cpu:
+    if config.axis == 0 and target.is_cpu:
         call = f"{config.op}_column_items(a, item, columns)"
         return f"{assignments}  process_columns(first, last, [=](Int64 item, auto columns) {{ {call}; }});\n"
     return f"{assignments}  process_items(a.items{part}, [=](Int64 item) {{ {_item_op(config)}; }});\n"

@@ -207,7 +207,7 @@ def usual_small_schedule(config: KernelConfig) -> RowSchedule | None:
     """The schedule of rows of up to a group that are not few, but not many either; None if that of few is as fast.
 
     On an H200, with the schedule of few, queries and keys of 1024 x 3072 took 6.5 us, not 5.5, rotated ones to FP8 up
-    to 8 % longer, and those of 144 elements with a norm to FP8 1.25 times as long.
+    to 8 % longer, and those of 144 elements with a norm to FP8 1.23 times as long.
     """
     few = _beside(config, "few") or small_row_schedule(config)
     found = _beside(config, "usual") or _usual_of_lanes(config)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 DRAWN = 1 << 24  # random numbers; larger tensors repeat them, because copying is faster than drawing
-# What the values of inputs may be, on which fast paths depend: see docs/measured.md.
+# Values that inputs may have; fast paths depend on them, see docs/measured.md.
 VALUES = ("normal", "zeros", "large", "outliers")
 _LARGE = 30.0  # standard deviation
 _OUTLIERS, _FACTOR = 509, 1000.0  # every so many columns, times that
@@ -19,9 +19,9 @@ class Tensors:
 
     Attributes:
         device: ``cuda`` or ``cpu``.
-        values: what inputs that are no parameters have, one of `VALUES`: ``normal``, numbers of a standard deviation of
-            1; ``zeros``, as rows that pad a batch; ``large``, of 30; ``outliers``, of 1, but in every 509th column of
-            1000.
+        values: those of inputs other than parameters, one of `VALUES`: ``normal``, with a standard deviation of 1;
+            ``zeros``, as in rows that pad a batch; ``large``, with one of 30; ``outliers``, with one of 1, but of 1000
+            in every 509th column.
     """
 
     device: str

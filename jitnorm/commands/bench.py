@@ -44,6 +44,7 @@ def measured(
         ValueError: an argument is invalid, or nothing is left to measure.
         RuntimeError: torch is missing, or a kernel cannot be built or run.
     """
+    require_one_of("values", values, VALUES)
     found = ops_named([part for text in ops for part in text.split(",")])
     asked = None if shapes is None else parse_shapes(shapes)
     device = machine.device_or_default(device)
@@ -53,7 +54,6 @@ def measured(
     plan = [(op, taken, makers) for op, taken, makers in plan if taken and makers]
     if not plan:
         raise ValueError(f"shapes: no selected op takes any of them by {', '.join(names)}; choose others")
-    require_one_of("values", values, VALUES)
     setup = replace(machine.setup_of(device, names), values=values)
     machine.seed()
     left_out: list[str] = []
