@@ -17,7 +17,7 @@ from .schedule import row_schedule
 from .short_rows import splits_heads
 from .signals import awaits_stores, awaits_values, late_blocks
 from .stores import stores_sum_early, stores_together
-from .tabulated_rows import tabulated_bits
+from .tabulated_rows import limits_gates, settles_in_table, tabulated_bits
 from .target import Target
 
 
@@ -61,6 +61,8 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
         least, end = tabulated_bits()
         yield integer("kLeastTabulated", least)
         yield integer("kEndTabulated", end)
+        yield boolean("kSettlesInTable", settles_in_table(config.activation))
+        yield boolean("kLimitsGates", limits_gates(config.activation))
     if reorders_values(config, schedule):
         yield boolean("kReordersValues", True)
     if schedule.splits_chunks or splits_heads(config):

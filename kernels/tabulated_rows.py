@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .activations import numbers_of
 from .config import KernelConfig
 from .dtypes import DTYPES
 from .numerics import CHUNK_SIZE, ceil_div, round_up
@@ -22,8 +23,10 @@ from .target import Target
 
 # Magnitudes in the table, as powers of two. A chunk with others is computed: of values with a standard deviation of
 # 0.001, a warp does so for one chunk in 40.
-_LEAST_EXPONENT, _END_EXPONENT = -24, 6
+_LEAST_EXPONENT, _END_EXPONENT = -24, 7
 _EXPONENT_BIAS, _MANTISSA_BITS = 127, 7
+# The greatest value in the table.
+_LARGEST = 127.5
 # Activations that take a few instructions.
 _CHEAP = ("relu2", "fatrelu")
 # Warps on a multiprocessor, whose registers hold the next rows, too, and the most for which a row has a single block.
@@ -44,10 +47,28 @@ def tabulated_bits() -> tuple[int, int]:
 
     Example:
         >>> [f"{bits:#x}" for bits in tabulated_bits()]
-        ['0x3380', '0x4280']
+        ['0x3380', '0x4300']
     """
     least, end = ((_EXPONENT_BIAS + each) << _MANTISSA_BITS for each in (_LEAST_EXPONENT, _END_EXPONENT))
     return least, end
+
+
+def limits_gates(activation: str) -> bool:
+    """Whether an activation takes values above a limit for the limit."""
+    return activation.startswith("swiglu")
+
+
+def settles_in_table(activation: str) -> bool:
+    """Whether all negative values beyond the table have one activation, as positive ones do unless it is the value.
+
+    Example:
+        >>> [settles_in_table(each) for each in ("silu", "gelu", "swish:0.25", "swiglu:200:1:0", "swiglu:10:1:0")]
+        [True, True, False, False, True]
+    """
+    numbers = numbers_of(activation)
+    if numbers is None:
+        return True  # SiLU above 86.6 in magnitude, others from smaller values on
+    return max(numbers.bound, numbers.limit if limits_gates(activation) else 0) <= _LARGEST
 
 
 def table_bytes() -> int:

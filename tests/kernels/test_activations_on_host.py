@@ -68,11 +68,12 @@ def test_gelu_of_every_bfloat16_is_rounded_to_the_same(name: str) -> None:
     assert (actual["out"].view(np.uint16) == expected["out"].view(np.uint16)).all()
 
 
-@pytest.mark.parametrize("activation", ["gelu", "swish:1.702"])
+@pytest.mark.parametrize("activation", ["gelu", "silu", "swish:1.702", "swish:0.25", "swigluoai", "swiglu:200:1:0"])
 def test_every_bfloat16_has_the_same_activation_in_a_table(activation: str) -> None:
     """In order, so that chunks are looked up or computed as a whole, and with one value of each chunk elsewhere.
 
-    Warps look up or compute as a whole, too: in the last row, each has one of the values at the ends of the table.
+    Warps look up or compute as a whole, too: in the last row, each has one of the values at the ends of the table. Of
+    large values, some activations have one for each sign, or are the value; others do not settle within the table.
     """
     text = f"quantize:hidden_size=8192,weight=none,quant=none,gate_columns=8192,activation={activation}"
     config, rows = KernelConfig.parse(f"{text},schedule=16x1mo1"), 17
