@@ -7,7 +7,8 @@ from functools import cache
 from typing import Any
 
 from jitnorm.bench.calls import Call
-from jitnorm.bench.cases import Maker, Measured, op_named
+from jitnorm.bench.cases import op_named
+from jitnorm.bench.measured import Maker, Measured
 from jitnorm.bench.results import JITNORM, Row
 from jitnorm.bench.shapes import Shape, shape_text
 from jitnorm.bench.tensors import Tensors

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from jitnorm.bench.calls import Call
-from jitnorm.bench.cases import Maker, Measured
+from jitnorm.bench.measured import Maker, Measured
 from jitnorm.bench.results import JITNORM
 from jitnorm.bench.tensors import Tensors
 from jitnorm.bench.variants import VARIANTS

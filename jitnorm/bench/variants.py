@@ -6,7 +6,8 @@ from typing import Any
 
 import jitnorm
 from jitnorm.bench.calls import Call
-from jitnorm.bench.cases import Maker, chain
+from jitnorm.bench.cases import chain
+from jitnorm.bench.measured import Maker
 from jitnorm.bench.tensors import Tensors
 from jitnorm.call_config import config_of_call
 from jitnorm.dispatch import cuda_target

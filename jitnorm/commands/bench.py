@@ -9,8 +9,9 @@ from pathlib import Path
 from time import monotonic
 
 from jitnorm.bench import compare, machine, peers, report
-from jitnorm.bench.cases import Maker, Measured, ops_named
+from jitnorm.bench.cases import ops_named
 from jitnorm.bench.measure import measure, measure_again
+from jitnorm.bench.measured import Maker, Measured
 from jitnorm.bench.results import Results, Row
 from jitnorm.bench.shapes import Shape, parse_shapes, shape_text
 from jitnorm.bench.tensors import VALUES

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jitnorm.bench.calls import Call
-from jitnorm.bench.cases import MATRICES, make_sums_positive, op_named
+from jitnorm.bench.cases import op_named
+from jitnorm.bench.measured import MATRICES, make_sums_positive
 from jitnorm.bench.tensors import Tensors
 from jitnorm.kernels.arguments import ScalarArgument, TensorArgument
 from jitnorm.kernels.config import KernelConfig

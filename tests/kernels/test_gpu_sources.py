@@ -7,7 +7,8 @@ from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.target import Target
 
-from jitnorm.bench.cases import OPS, Measured
+from jitnorm.bench.cases import OPS
+from jitnorm.bench.measured import Measured
 from jitnorm.catalogue import OPS as CATALOGUE
 from jitnorm.toolchains import ToolchainMissingError
 from jitnorm.toolchains.nvrtc import Nvrtc

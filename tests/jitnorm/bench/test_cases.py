@@ -8,8 +8,10 @@ import pytest
 
 from jitnorm.bench import peers, timing
 from jitnorm.bench.calls import Call
-from jitnorm.bench.cases import OPS, Measured, op_named, ops_named
+from jitnorm.bench.cases import OPS, op_named, ops_named
 from jitnorm.bench.measure import _copy_time, measure
+from jitnorm.bench.measured import Measured
+from jitnorm.bench.more_cases import MORE_OPS
 from jitnorm.bench.shapes import NAMED, Shapes
 from jitnorm.bench.tensors import Tensors
 from jitnorm.bench.variants import VARIANTS
@@ -50,13 +52,25 @@ def test_ops_on_large_tensors_only_have_shapes_of_their_own() -> None:
 
 
 def test_names_are_unique_and_a_name_or_a_part_of_it_chooses() -> None:
-    assert len({op.name for op in OPS}) == len(OPS)
+    known = [*OPS, *MORE_OPS]
+    assert len({op.name for op in known}) == len(known)
     assert ops_named([]) == list(OPS)
     assert {op.name for op in ops_named(["decode nv", "mhc 4"])} == {"decode nvfp4", "mhc 4"}
     names = [op.name for op in ops_named(["rmsnorm", "nvfp4 by r"])]
     assert names == ["rmsnorm", "nvfp4 by row"]
     with pytest.raises(ValueError, match=r"ops: 'softmax' matches no op; the names are rmsnorm, gemma, add_rmsnorm"):
         ops_named(["rmsnorm", "softmax"])
+
+
+def test_more_ops_are_chosen_by_their_full_names_alone() -> None:
+    assert [op.name for op in ops_named(["f32"])] == ["decode mxfp8 f32"]
+    assert [op.name for op in ops_named(["fp8 token f32", "fp8 token by 2"])] == ["fp8 token f32", "fp8 token by 2"]
+
+
+@pytest.mark.parametrize("count", [8, 2])
+def test_inputs_of_unaligned_ops_lie_at_addresses_of_no_more(count: int) -> None:
+    inputs = op_named(f"layernorm fp8 by {count}").make(Tensors("cpu"), 3, 64).keywords["input"]
+    assert {row.data_ptr() % 16 for row in inputs} == {count}
 
 
 def test_peers_offer_some_of_the_ops() -> None:

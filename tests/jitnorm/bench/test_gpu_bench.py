@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from jitnorm.bench import peers
-from jitnorm.bench.cases import OPS, Measured
+from jitnorm.bench.cases import OPS
 from jitnorm.bench.measure import measure
+from jitnorm.bench.measured import Measured
 from jitnorm.bench.results import read
 from jitnorm.bench.tensors import Tensors
 from jitnorm.bench.timing import copy_calls, graph_time

@@ -16,7 +16,8 @@ from jitnorm.kernels.row_classes import ROW_CLASSES, class_of, classes_of
 from jitnorm.kernels.target import Target
 
 from jitnorm.bench.cases import OPS as BENCHMARKED
-from jitnorm.bench.cases import Measured, op_named
+from jitnorm.bench.cases import op_named
+from jitnorm.bench.measured import Measured
 from jitnorm.bench.tensors import Tensors
 from jitnorm.call_config import config_of_call
 from jitnorm.fitted_forms import form_key
