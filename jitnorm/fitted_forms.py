@@ -93,7 +93,7 @@ def fitted_schedule(
 ) -> str | None:
     """The schedule by the fitted form, as text, empty for the rules'; None if there is no form, or it does not fit.
 
-    A kernel that was not measured has the forms of the most similar one that does the same work.
+    A kernel that was not measured has the forms of the most similar one (`jitnorm/likeness.py`).
 
     Args:
         key: the tuning key of the configuration.
@@ -116,7 +116,7 @@ def fitted_schedule(
 
 
 def _forms_for(key: KernelConfig, row_class: str, forms: Forms) -> str | None:
-    """The forms of a key, or of the most similar measured kernel that does the same work; None if there is none."""
+    """The forms of a key, or of the most similar measured kernel; None if there is none."""
     found = forms.get((str(key), row_class))
     if found is None and (alike := nearest(key, _parsed_keys(frozenset(known for known, _ in forms)))):
         found = forms.get((str(alike), row_class))

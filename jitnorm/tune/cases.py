@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jitnorm.bench.cases import op_named
+from jitnorm.bench.more_cases import MORE_OPS
 from jitnorm.kernels.candidates import candidates
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.numerics import ceil_div
@@ -39,7 +40,7 @@ OPS = (
     "fp8 by columns", "fp8 128 by given", "mxfp8 grouped", "nvfp4 grouped", "silu nvfp4 grouped",
     "silu mxfp4 experts", "silu nvfp4 by 8", "swigluoai", "swigluoai mxfp8", "gelu alone", "gelu alone nvfp4",
     "mhc pre", "mhc pre with prenorm", "amax", "layernorm alone", "layernorm bf16", "q_kv_rmsnorm", "gelu",
-    "gelu nvfp4",
+    "gelu nvfp4", *(op.name for op in MORE_OPS),
 )  # fmt: skip
 # Hidden sizes that are tuned if none are named.
 HIDDEN_SIZES = (1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 12288, 16384, 24576, 32768)

@@ -99,7 +99,7 @@ class CostModel:
 
         Args:
             choices: of kernels of this key.
-            key: see `key_of`; one without samples counts as the nearest one with some, if any does the same work.
+            key: see `key_of`; one without samples counts as the nearest one with some, if there is any.
             row_class: one of `ROW_CLASSES`.
         """
         found = np.zeros(len(choices.features))

@@ -40,8 +40,8 @@ _SAME_KERNEL, _SAME_GROUPS, _SAME_LENGTH, _OTHER_ENDS = 4.0, 8.0, 4.0, 0.25
 # both choices were measured, 0.3 % more with six samples of 0.2 instead, 0.5 % more by the model alone.
 _PRIOR, _MOST = 3.0, 0.5
 _LEAST_WEIGHT = 1e-300  # no sample weighs less
-# Forms are considered for a kernel if they were fast for one as alike as this: with one difference in its work, or two
-# in its format.
+# Forms are considered for a kernel if they were fast for one as alike as this: with one difference in its work or in
+# its widths, or two in its format.
 _ALIKE = 0.02
 # Another form for the next length must gain this much.
 _LEAST_GAIN = 0.002
