@@ -118,14 +118,15 @@ def fitted_schedule(
 def _forms_for(key: KernelConfig, row_class: str, forms: Forms) -> str | None:
     """The forms of a key, or of the most similar measured kernel; None if there is none."""
     found = forms.get((str(key), row_class))
-    if found is None and (alike := nearest(key, _parsed_keys(frozenset(known for known, _ in forms)))):
+    if found is None and (alike := nearest(key, _parsed_keys(frozenset(known for known, _ in forms), key.op))):
         found = forms.get((str(alike), row_class))
     return found
 
 
+# Parsing the keys of other ops, too, would take 2 ms of a process's first call.
 @lru_cache(maxsize=8)
-def _parsed_keys(texts: frozenset[str]) -> tuple[KernelConfig, ...]:
-    return tuple(map(KernelConfig.parse, sorted(texts)))
+def _parsed_keys(texts: frozenset[str], op: str) -> tuple[KernelConfig, ...]:
+    return tuple(KernelConfig.parse(each) for each in sorted(texts) if each.startswith(f"{op}:"))
 
 
 def read_forms(path: Path) -> Forms:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple
+from dataclasses import fields
 
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.dtypes import DTYPES
@@ -11,6 +11,7 @@ from jitnorm.kernels.dtypes import DTYPES
 # Factors for another kernel, and for each difference in its work, in its widths and in its format. They are small
 # because most measurements are of other kernels.
 _OTHER_OP, _OTHER_WORK, _OTHER_WIDTH, _OTHER_FORMAT = 0.3, 0.1, 0.2, 0.4
+_FIELDS = [each.name for each in fields(KernelConfig)]
 
 
 def likeness(one: KernelConfig, other: KernelConfig) -> float:
@@ -41,8 +42,8 @@ def nearest(key: KernelConfig, known: Iterable[KernelConfig]) -> KernelConfig | 
     """
 
     def closeness(other: KernelConfig) -> tuple[bool, float, int]:
-        fields = zip(astuple(key), astuple(other), strict=True)
-        return _work(key) == _work(other), likeness(key, other), sum(a == b for a, b in fields)
+        alike = sum(getattr(key, each) == getattr(other, each) for each in _FIELDS)
+        return _work(key) == _work(other), likeness(key, other), alike
 
     return max((each for each in known if _source(each) == _source(key)), key=closeness, default=None)
 
