@@ -25,10 +25,10 @@ def read_sealed(path: Path) -> bytes:
         ValueError: it is another kind of file, or incomplete.
     """
     raw = read_file(path, _MAX_BYTES)
-    text, seal, _ = raw.rpartition(_SEAL)
-    if not seal:
+    end = raw.rfind(_SEAL)
+    if end < 0:
         raise ValueError("it is not a table of measurements; remove it, or measure again")
-    if raw != text + _seal(text):
+    if raw[end:] != _seal(memoryview(raw)[:end]):
         raise ValueError("it does not match its digest; remove it, or measure again")
     return raw
 
@@ -43,5 +43,5 @@ def write_sealed(head: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], 
         file.write(text + _seal(text))
 
 
-def _seal(text: bytes) -> bytes:
+def _seal(text: bytes | memoryview) -> bytes:
     return _SEAL + f'"{hashlib.sha256(text).hexdigest()}"\n}}\n'.encode()
