@@ -49,7 +49,7 @@ def nearest(key: KernelConfig, known: Iterable[KernelConfig]) -> KernelConfig | 
 
 
 def _source(key: KernelConfig) -> tuple[object, ...]:
-    """The tensors that a kernel computes a row from, and how often it does."""
+    """The tensors that a kernel computes rows from, and what for."""
     kind = key.sinkhorn > 0, key.prenorm, key.amax_parts > 0, key.second_size > 0, key.backward
     return key.op, key.combine, key.streams, kind
 

@@ -21,12 +21,12 @@ from .row_schedule import WARP_LANES, RowSchedule
 from .side_by_side import lanes_of_block, rows_that_fill
 from .target import Target
 
-# Magnitudes in the table, as powers of two. A chunk with others is computed: of values with a standard deviation of
+# Magnitudes in the table, as powers of two. A chunk with smaller ones is computed: with a standard deviation of
 # 0.001, a warp does so for one chunk in 40.
 _LEAST_EXPONENT, _END_EXPONENT = -24, 7
 _EXPONENT_BIAS, _MANTISSA_BITS = 127, 7
-# The greatest value in the table.
-_LARGEST = 127.5
+# The largest magnitude in the table: all bits of the mantissa are set.
+_LARGEST = 2.0**_END_EXPONENT - 2.0 ** (_END_EXPONENT - 1 - _MANTISSA_BITS)
 # Activations that take a few instructions.
 _CHEAP = ("relu2", "fatrelu")
 # Warps on a multiprocessor, whose registers hold the next rows, too, and the most for which a row has a single block.
@@ -59,7 +59,9 @@ def limits_gates(activation: str) -> bool:
 
 
 def settles_in_table(activation: str) -> bool:
-    """Whether all negative values beyond the table have one activation, as positive ones do unless it is the value.
+    """Whether larger values need no entries in the table.
+
+    Negative ones then share one activation, and so do positive ones unless each is its own.
 
     Example:
         >>> [settles_in_table(each) for each in ("silu", "gelu", "swish:0.25", "swiglu:200:1:0", "swiglu:10:1:0")]
