@@ -240,18 +240,6 @@ def _stages(config: KernelConfig, target: Target, schedule: RowSchedule) -> int:
     return min(max(least, wanted), _MOST_STAGES, room // _stage_bytes(config, schedule))
 
 
-def stages_statistic(config: KernelConfig, target: Target) -> bool:
-    """Whether the statistic of layer normalization is loaded with the row, not separately a row ahead.
-
-    4096 x 2048 went from 0.71 of a copy to 0.80, with sums stored side by side; but 16384 x 1024, where a warp has a
-    row, fell from 0.89 to 0.84, and 16384 x 8192, where many warps have a chunk of a long row, from 0.97 to 0.91.
-    """
-    if config.op != "layernorm" or not stages(config, target) or rows_of_pack(config.hidden_size) > 1:
-        return False
-    is_short = most_segments(config.hidden_size) == _SEGMENTS_OF_SHORT_ROWS
-    return is_short or backward_schedule(config, target).chunks_per_lane > 1
-
-
 def staged_bytes(config: KernelConfig, target: Target) -> int:
     """Shared memory of a block for rows in flight.
 

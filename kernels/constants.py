@@ -24,7 +24,6 @@ from .backward import (
     segments_of_cluster,
     shared_sum_bytes,
     stages,
-    stages_statistic,
     summed_rows,
 )
 from .config import KernelConfig
@@ -296,7 +295,6 @@ def _sum_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
     yield integer("kRowsOfPack", rows_of_pack(config.hidden_size))
     yield integer("kStages", stages(config, target))
     yield integer("kFoldedSegments", segments_of_cluster(config, target))
-    yield boolean("kStagesStatistic", stages_statistic(config, target))
     yield boolean("kFoldsSums", shared_sum_bytes(config, target) > 0)
     yield integer("kMostSummedRows", summed_rows(config, target))
     yield integer("kSummedColumns", SUMMED_COLUMNS)

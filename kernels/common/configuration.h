@@ -81,7 +81,6 @@ enum : bool {
   kHasLinearScales = false,
   kHasColumnMajorScales = false,
   kHasPackedScales = false,
-  kStagesStatistic = false,
   kFoldsSums = false,
   kHasPdl = false,
   kHasMaxOfThree = false,

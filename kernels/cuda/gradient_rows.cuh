@@ -103,30 +103,10 @@ JITNORM_INLINE void stage_chunks(uint4* to, const T* row, int first, int lane, b
   }
 }
 
-// The mean and rstd of the row at this place, for each warp that works on it. If they are loaded with the row, they
-// arrive as early.
-JITNORM_INLINE RowStatistic& staged_statistic(int place) {
-  __shared__ RowStatistic statistics[kStagesStatistic ? kStages * kRowsAtOnce : 1][kThreads / kLanesPerRow];
-  return statistics[place][threadIdx.x / kLanesPerRow];
-}
-
-JITNORM_INLINE void stage_statistic(const Arguments& a, Int64 row, int place, int lane) {
-  JITNORM_UNROLL
-  for (int first = 0; first < 2; first += kLanesPerRow) {
-    const int i = first + lane;
-    if (i > 1) continue;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
-                     (UInt32)__cvta_generic_to_shared(&staged_statistic(place)) + 4 * i),
-                 "l"((i == 0 ? a.mean : a.rstd) + row)
-                 : "memory");
-  }
-}
-
 // Begins to copy the row to a place.
 JITNORM_INLINE void stage_row(const Arguments& a, Int64 row, int place, const GradientThread& thread) {
   const bool is_there = row < a.rows;
   const Int64 at = is_there ? row : 0;
-  if constexpr (kStagesStatistic) stage_statistic(a, at, place, thread.lane);
   JITNORM_UNROLL
   for (int tensor = 0; tensor < kRowTensors; ++tensor) {
     const Input* from = row_at(a, at, tensor);

@@ -39,6 +39,7 @@ KERNELS = [
     (70, "rmsnorm:hidden_size=20000,pdl=true"),
     (2, "layernorm:hidden_size=20000,input=float32"),
     (2, "rmsnorm:hidden_size=40000,vector_bytes=8"),
+    (600, "layernorm:hidden_size=16"),
 ]
 
 
@@ -51,9 +52,10 @@ def test_gradients_are_those_of_the_cpu(rows: int, text: str, target: Target) ->
         assert_same(KernelConfig.parse(f"{text},backward=true"), target, rows, kind, is_cuda=True)
 
 
-def test_segments_of_several_rows_have_the_bytes_of_the_cpu() -> None:
-    config = KernelConfig.parse("rmsnorm:hidden_size=1040,backward=true")
-    assert_same(config, Target("sm_90a"), 1030, "random", is_cuda=True)
+@pytest.mark.parametrize(("rows", "text"), [(1030, "rmsnorm:hidden_size=1040"), (9000, "layernorm:hidden_size=1040")])
+def test_segments_of_several_rows_have_the_bytes_of_the_cpu(rows: int, text: str) -> None:
+    """Of more than 32 rows, so that lanes load the statistics of further rows."""
+    assert_same(KernelConfig.parse(f"{text},backward=true"), Target("sm_90a"), rows, "random", is_cuda=True)
 
 
 @pytest.mark.parametrize(("size", "rows", "order"), [(16400, 300, FirstAhead), (4112, 140, partial(Drawn, 0))])
