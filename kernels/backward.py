@@ -87,15 +87,15 @@ def folded_segments(hidden_size: int, input: str, parameters: int, target: Targe
 
 
 def segments_of_cluster(config: KernelConfig, target: Target) -> int:
-    """How many segments a cluster has, one per block or one after the other; 1 if there are no parameters."""
-    if not (config.backward and config.has_weight):
+    """How many segments a cluster has, one per block or one after the other; 1 if nothing is summed."""
+    if not config.sums_gradients:
         return 1
     return folded_segments(config.hidden_size, config.input, _parameters(config), target)
 
 
 def _parameters(config: KernelConfig) -> int:
     """How many parameters have gradients."""
-    return 2 if config.has_bias else 1
+    return 0 if config.frozen else 2 if config.has_bias else 1
 
 
 def summed_rows(config: KernelConfig, target: Target) -> int:
@@ -129,7 +129,7 @@ def backward_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         strided_rows("input_grad", config.input, config, is_output=True, may_be="grad", field="out"),
         TensorArgument(
             "partials", ("float32",), partial_sums, chunk_bytes, is_output=True, run_bytes=row_bytes,
-            is_present=config.has_weight,
+            is_present=config.sums_gradients,
         ),
         *(() if is_given else (ScalarArgument("eps"),)),
     )  # fmt: skip
@@ -259,7 +259,7 @@ def staged_bytes(config: KernelConfig, target: Target) -> int:
 
 def shared_sum_bytes(config: KernelConfig, target: Target) -> int:
     """Shared memory for the sums of a segment if its threads store them together; 0 if each stores its own."""
-    if target.is_cpu or not (config.backward and config.has_weight):
+    if target.is_cpu or not config.sums_gradients:
         return 0
     schedule = backward_schedule(config, target)
     if not schedule.holds_row:

@@ -74,6 +74,7 @@ class KernelConfig:
             bias follow those for the weight.
         backward: whether to compute the gradients of the norm instead of the norm; `residual` then means that another
             gradient is added to that of the input.
+        frozen: whether parameters get no gradients; only if `backward`, with a weight.
         rounding: what is rounded to the input's dtype before a norm or an activation is encoded: nothing (``once``),
             the result (``output``), each step as in Transformers (``hf``), or all but the sum with a residual as in
             vLLM's fused kernels (``vllm``); ``layernorm`` does not support the last two. Of several that give the same
@@ -174,6 +175,7 @@ class KernelConfig:
     shuffle_rows: int = 0
     bias: bool = False
     backward: bool = False
+    frozen: bool = False
     rounding: str = "once"
     activation: str = ""
     experts: int = 0
@@ -240,6 +242,11 @@ class KernelConfig:
     def has_bias(self) -> bool:
         """Whether a bias, in the weight's dtype, is added to the product with the weight."""
         return self.bias or (self.op == "layernorm" and self.has_weight)
+
+    @property
+    def sums_gradients(self) -> bool:
+        """Whether gradients of parameters are summed over rows."""
+        return self.backward and self.has_weight and not self.frozen
 
     @property
     def moves(self) -> bool:

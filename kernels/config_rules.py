@@ -40,11 +40,11 @@ _ENCODED = ("quant", "amax_parts", "scale_ub", "inverse_global_scale")
 _OPTIONS = {
     "rmsnorm": (
         *_COMBINED, *FINISHED, *_ROWS, *_ENCODED, "weight_per_matrix", "unit_bias", "bias", "rounding", "keep_norm",
-        "keep_rstd", "backward", *ALL_REDUCE,
+        "keep_rstd", "backward", "frozen", *ALL_REDUCE,
     ),
     "layernorm": (
         *_COMBINED, *BRANCH, "activates_norm", *_ROWS, *_ENCODED, "rounding", "keep_norm", "keep_rstd",
-        "keep_statistics", "backward", *ALL_REDUCE,
+        "keep_statistics", "backward", "frozen", *ALL_REDUCE,
     ),
     "quantize": (
         "gate_columns", "values_first", "streams", "activation", *MAPPED, *_ROWS, *_ENCODED, "rounding", "axis",
@@ -334,6 +334,8 @@ def _check_second_size(config: KernelConfig) -> None:
 
 
 def _check_backward(config: KernelConfig) -> None:
+    if config.frozen and not (config.backward and config.has_weight):
+        raise ValueError("frozen: is True, which needs backward and a weight; leave it False")
     if not config.backward:
         return
     others = (

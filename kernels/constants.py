@@ -296,6 +296,7 @@ def _sum_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
     yield integer("kStages", stages(config, target))
     yield integer("kFoldedSegments", segments_of_cluster(config, target))
     yield boolean("kFoldsSums", shared_sum_bytes(config, target) > 0)
+    yield boolean("kSumsGradients", config.sums_gradients)
     yield integer("kMostSummedRows", summed_rows(config, target))
     yield integer("kSummedColumns", SUMMED_COLUMNS)
     yield integer("kSummingThreads", SUMMING_THREADS)

@@ -31,6 +31,7 @@ CONDITIONS = {
     "JITNORM_ACTIVATION_NUMBERS": "kGateLimit",  # activations have numbers of the caller's
     "JITNORM_VALUES_FIRST": "kValuesFirst",
     "JITNORM_UNWEIGHTED": "typedef One Weight",
+    "JITNORM_SUMS_GRADIENTS": "kSumsGradients = true",  # of parameters, over rows
     "JITNORM_TWO_SIZES": "kHasTwoSizes = true",
     "JITNORM_ROUNDS_AMAX": "kHalfOfLastBit",
     "JITNORM_BLOCKS_CROSS_WARPS": "kBlocksCrossWarps",

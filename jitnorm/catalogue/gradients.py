@@ -13,20 +13,25 @@ def _sum_fields(weight: str, bias: bool, sums_of: str) -> Fields:
 def _sum(_: Choices, launch: Launch) -> list[Launch]:
     facts = {"hidden_size": launch.hidden_size, "input": launch.input, "weight": launch.weight}
     config = KernelConfig(**{**facts, **launch.options})
-    if not config.has_weight:
+    if not config.sums_gradients:
         return []
     options = {**SUM_ROWS.fixed, "weight": config.weight, "bias": config.has_bias, "sums_of": config.input}
     return [Launch(options, launch.hidden_size, "float32", enable_pdl=launch.enable_pdl)]
 
 
-def _backward_fields(residual: bool, has_weight: bool = True) -> Fields:
-    return {"residual": residual, **({} if has_weight else WITHOUT_WEIGHT)}
+def _backward_fields(residual: bool, has_weight: bool = True, weight_grad: bool = True) -> Fields:
+    return {"residual": residual, **({"frozen": not weight_grad} if has_weight else WITHOUT_WEIGHT)}
+
+
+def _options(choices: Choices, fields: Fields) -> dict[str, bool]:
+    return {"weight_grad": False} if choices["frozen"] else {}
 
 
 def _backward(name: str, computes: str, *, weight_optional: bool = False, **fixed: object) -> Op:
     return Op(
-        name, computes, {**fixed, "backward": True}, _backward_fields, choices={"weight": "", "residual": False},
-        also=_sum, weight_optional=weight_optional,
+        name, computes, {**fixed, "backward": True}, _backward_fields,
+        choices={"weight": "", "residual": False, "frozen": False}, also=_sum, options=_options,
+        weight_optional=weight_optional,
     )  # fmt: skip
 
 

@@ -218,7 +218,7 @@ def _with_gradient(
         return results[: len(made)], {name: named.get(name) for name in gradient.saved}
 
     def backward(saved: dict[str, Any], grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        found = gradient.backward(saved, dict(zip(made, grads, strict=True)), eps)
+        found = gradient.backward(saved, dict(zip(made, grads, strict=True)), eps, given)
         return tuple(found[name] for name in given)
 
     differentiable: Any = jax.custom_vjp(call)

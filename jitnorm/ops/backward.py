@@ -21,6 +21,7 @@ _PARAMETERS = "input grad weight gemma mean rstd residual_grad input_grad eps"
 _OF_INPUT, _OF_INPUT_AND_BIAS = (
     Form(_PARAMETERS, f"({{input_grad}}, {others})") for others in ("{weight}", "{weight}, {weight}")
 )
+_OF_INPUT_ALONE = Form(_PARAMETERS, "{input_grad}")
 _OF_ALL, _OF_ALL_WITH_BIAS = (
     Form(_PARAMETERS, f"({{input_grad}}, {others})") for others in ("{weight_grad}", "{weight_grad}, {bias_grad}")
 )
@@ -58,7 +59,7 @@ def sum_rows(
 
 def rmsnorm_backward(
     grad: Tensor, input: Tensor, weight: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
-    input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
+    input_grad: Tensor | None = None, weight_grad: bool = True, enable_pdl: bool | None = None, stream: Any = None,
 ) -> tuple[Tensor, Any]:  # fmt: skip
     """Compute the gradients of `rmsnorm`'s input and weight; docs/numerics.md defines every bit.
 
@@ -74,11 +75,13 @@ def rmsnorm_backward(
         eps: the same as in the op's call.
         residual_grad: a gradient that is added to the input's, such as that of the stored sum; like the input.
         input_grad: where to write the input's, like it; None allocates. It may be `grad` itself.
+        weight_grad: whether to compute the gradients of parameters, which takes a second launch.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
-        the gradients of the input and of the weight, in its dtype; None for the latter without a weight.
+        the gradients of the input and of the weight, in its dtype; None for the latter without a weight or
+        `weight_grad`.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
@@ -92,18 +95,18 @@ def rmsnorm_backward(
         >>> [each.astype(float).round(4).tolist() for each in (input_grad, weight_grad)]
         [[[0.181, -0.1358]], [0.8485, 0.0]]
     """
-    made: tuple[Any, Any] = _CALLS.call(
+    made: Any = _CALLS.call(
         input, grad, weight, weight, None, None, residual_grad, input_grad, eps, stream,
         gradients.RMSNORM_BACKWARD, enable_pdl, False, getattr(input, "dtype", None),
-        getattr(weight, "dtype", None),
+        getattr(weight, "dtype", None), weight_grad,
     )  # fmt: skip
-    return made
+    return made if weight_grad else (made, None)
 
 
 def gemma_rmsnorm_backward(
     grad: Tensor, input: Tensor, weight: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
-    input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    input_grad: Tensor | None = None, weight_grad: bool = True, enable_pdl: bool | None = None, stream: Any = None,
+) -> tuple[Tensor, Any]:  # fmt: skip
     """`rmsnorm_backward` for `gemma_rmsnorm`: the weight, which must be given, is ``weight + 1``.
 
     Example:
@@ -113,18 +116,18 @@ def gemma_rmsnorm_backward(
         >>> input_grad.astype(float).round(4).tolist()
         [[0.181, -0.1358]]
     """
-    made: tuple[Any, Any] = _CALLS.call(
+    made: Any = _CALLS.call(
         input, grad, weight, weight, None, None, residual_grad, input_grad, eps, stream,
         gradients.GEMMA_RMSNORM_BACKWARD, enable_pdl, False, getattr(input, "dtype", None),
-        getattr(weight, "dtype", None),
+        getattr(weight, "dtype", None), weight_grad,
     )  # fmt: skip
-    return made
+    return made if weight_grad else (made, None)
 
 
 def rmsnorm_bias_backward(
     grad: Tensor, input: Tensor, weight: Any, eps: float = 1e-06, *, residual_grad: Tensor | None = None,
-    input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    input_grad: Tensor | None = None, weight_grad: bool = True, enable_pdl: bool | None = None, stream: Any = None,
+) -> tuple[Tensor, Any, Any]:  # fmt: skip
     """`rmsnorm_backward` for `rmsnorm_bias`: returns the gradient of the bias, too. The weight must be given.
 
     Example:
@@ -133,17 +136,17 @@ def rmsnorm_bias_backward(
         >>> rmsnorm_bias_backward(grad, x, np.ones(2, np.float32), eps=0.0)[2].tolist()
         [1.0, 0.0]
     """
-    made: tuple[Any, Any, Any] = _CALLS.call(
+    made: Any = _CALLS.call(
         input, grad, weight, weight, None, None, residual_grad, input_grad, eps, stream,
         gradients.RMSNORM_BIAS_BACKWARD, enable_pdl, True, getattr(input, "dtype", None),
-        getattr(weight, "dtype", None),
+        getattr(weight, "dtype", None), weight_grad,
     )  # fmt: skip
-    return made
+    return made if weight_grad else (made, None, None)
 
 
 def layernorm_backward(
     grad: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, gemma: Any, *, residual_grad: Tensor | None = None,
-    input_grad: Tensor | None = None, enable_pdl: bool | None = None, stream: Any = None,
+    input_grad: Tensor | None = None, weight_grad: bool = True, enable_pdl: bool | None = None, stream: Any = None,
 ) -> tuple[Tensor, Any, Any]:  # fmt: skip
     """Compute the gradients of `layernorm`'s input, `gemma` and `beta`, given the statistics of each row.
 
@@ -159,12 +162,13 @@ def layernorm_backward(
         gemma: the factors, shape (hidden_size,), the input's dtype or float32; None if the op had no parameters.
         residual_grad: a gradient that is added to the input's; like the input.
         input_grad: where to write the input's, like it; None allocates. It may be `grad` itself.
+        weight_grad: whether to compute the gradients of parameters, which takes a second launch.
         enable_pdl: whether to use programmatic dependent launch; None: wherever the GPU supports it.
         stream: CUDA stream (an integer or a stream object); None: the caller's current one.
 
     Returns:
         the gradients of the input, of `gemma` and of `beta`, in the dtypes of `input` and `gemma`; the last two None
-        without `gemma`.
+        without `gemma` or `weight_grad`.
 
     Raises:
         ValueError: a shape, dtype, device, stride, alignment or option that is not allowed.
@@ -181,21 +185,30 @@ def layernorm_backward(
         >>> [each.astype(float).round(4).tolist() for each in found]
         [[[0.1021, -0.2041, 0.1021]], [-1.2247, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
-    made: tuple[Any, Any, Any] = _CALLS.call(
+    made: Any = _CALLS.call(
         input, grad, gemma, gemma, mean, rstd, residual_grad, input_grad, None, stream,
         gradients.LAYERNORM_BACKWARD, enable_pdl, True, getattr(input, "dtype", None),
-        getattr(gemma, "dtype", None),
+        getattr(gemma, "dtype", None), weight_grad,
     )  # fmt: skip
-    return made
+    return made if weight_grad else (made, None, None)
 
 
 def _calls(
-    has_weight: bool, adds: bool, op: Op, enable_pdl: bool | None, has_bias: bool, input: Any, weight: Any
+    has_weight: bool,
+    adds: bool,
+    op: Op,
+    enable_pdl: bool | None,
+    has_bias: bool,
+    input: Any,
+    weight: Any,
+    weight_grad: bool,
 ) -> tuple[Dispatcher, Form]:
     """The dispatcher of the calls of a gradient, given the dtypes of two tensors; and their form."""
     if not has_weight and not op.weight_optional:
         raise TypeError("weight: is None; expected a tensor")
-    dispatcher = dispatcher_of(op, enable_pdl, adds, has_weight)
+    dispatcher = dispatcher_of(op, enable_pdl, adds, has_weight, weight_grad)
+    if not weight_grad:
+        return dispatcher, _OF_INPUT_ALONE
     if not has_weight:
         return dispatcher, _OF_INPUT_AND_BIAS if has_bias else _OF_INPUT
     sums = dispatcher_of(gradients.SUM_ROWS, enable_pdl, _name_of(weight), has_bias, _name_of(input))

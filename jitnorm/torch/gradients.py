@@ -52,13 +52,19 @@ class OperatorGradient:
             return output
         return results[0] if len(self.outputs) == 1 else results[: len(self.outputs)]
 
-    def backward(self, eps: float, *tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+    def needed(self, ctx: Any) -> tuple[str, ...]:
+        """The names of the inputs that need gradients, which follow two other arguments."""
+        return tuple(name for name, is_needed in zip(self.inputs, ctx.needs_input_grad[2:], strict=False) if is_needed)
+
+    def backward(
+        self, eps: float, needed: tuple[str, ...], *tensors: torch.Tensor | None
+    ) -> tuple[torch.Tensor | None, ...]:
         """Compute the gradients of the inputs from those of the results and the saved tensors."""
         grads, saved = tensors[: len(self.outputs)], tensors[len(self.outputs) :]
         if all(grad is None for grad in grads):
             return (None,) * len(self.inputs)
         of_outputs = dict(zip(self.outputs, map(_with_dense_rows, grads), strict=True))
-        found = self.gradient.backward(dict(zip(self.gradient.saved, saved, strict=True)), of_outputs, eps)
+        found = self.gradient.backward(dict(zip(self.gradient.saved, saved, strict=True)), of_outputs, eps, needed)
         return tuple(found.get(name) for name in self.inputs)
 
 
@@ -152,8 +158,10 @@ class _Once(torch.autograd.function._SingleLevelFunction):  # type: ignore[misc]
     """
 
     @staticmethod
-    def forward(ctx: Any, of: OperatorGradient, eps: float, *tensors: torch.Tensor | None) -> Any:
-        return of.backward(eps, *tensors)
+    def forward(
+        ctx: Any, of: OperatorGradient, eps: float, needed: tuple[str, ...], *tensors: torch.Tensor | None
+    ) -> Any:
+        return of.backward(eps, needed, *tensors)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
@@ -166,8 +174,8 @@ class _OnceAtEachLevel(torch.autograd.Function):  # type: ignore[misc]
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(of: OperatorGradient, eps: float, *tensors: torch.Tensor | None) -> Any:
-        return of.backward(eps, *tensors)
+    def forward(of: OperatorGradient, eps: float, needed: tuple[str, ...], *tensors: torch.Tensor | None) -> Any:
+        return of.backward(eps, needed, *tensors)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -206,10 +214,11 @@ def _differentiable(operator: Any, of: OperatorGradient) -> Implementation:
 
         @staticmethod
         def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+            given = of, ctx.eps, of.needed(ctx), *grads, *ctx.saved_tensors
             if are_transforming():
-                return None, None, *_OnceAtEachLevel.apply(of, ctx.eps, *grads, *ctx.saved_tensors)
+                return None, None, *_OnceAtEachLevel.apply(*given)
             with enable_single_level_autograd_function():
-                return None, None, *_Once.apply(of, ctx.eps, *grads, *ctx.saved_tensors)
+                return None, None, *_Once.apply(*given)
 
     Differentiable.__name__ = str(operator)
 

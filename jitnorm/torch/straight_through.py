@@ -97,7 +97,9 @@ class _FakeNormQuantize(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return *_Once.apply(grad.contiguous(), *ctx.saved_tensors, ctx.eps, ctx.unit_bias), None, None, None
+        needs_weight = ctx.needs_input_grad[1]
+        found = _Once.apply(grad.contiguous(), *ctx.saved_tensors, ctx.eps, ctx.unit_bias, needs_weight)
+        return *found, None, None, None
 
 
 class _Once(torch.autograd.Function):  # type: ignore[misc]
@@ -107,11 +109,10 @@ class _Once(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float, unit_bias: bool
-    ) -> tuple[torch.Tensor, ...]:
-        made: tuple[torch.Tensor, ...] = (gemma_rmsnorm_backward if unit_bias else rmsnorm_backward)(
-            grad, x, weight, eps
-        )
+        grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float, unit_bias: bool, needs_weight: bool
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        function = gemma_rmsnorm_backward if unit_bias else rmsnorm_backward
+        made: tuple[torch.Tensor, torch.Tensor | None] = function(grad, x, weight, eps, weight_grad=needs_weight)
         return made
 
     @staticmethod

@@ -82,6 +82,7 @@ enum : bool {
   kHasColumnMajorScales = false,
   kHasPackedScales = false,
   kFoldsSums = false,
+  kSumsGradients = false,
   kHasPdl = false,
   kHasMaxOfThree = false,
   kLateSignalsAwaitValues = false,

@@ -51,6 +51,7 @@ JITNORM_INLINE void process_gradient_row(const Arguments& a, Int64 row, int plac
       const float n = normalized(of.h[t].at[e][k], statistic.of_row);
       const float dx = input_gradient(weighted_grad(of, t, e, k), n, statistic);
       result.at[e][k] = kAddsGrad ? add_rn(dx, other.at[e][k]) : dx;
+      if constexpr (!kSumsGradients) return;
       float& sum = of.sums[0][place][t].at[e][k];
       sum = fma_rn(of.grad[t].at[e][k], n, sum);
       if constexpr (kHasBias) {
@@ -62,10 +63,7 @@ JITNORM_INLINE void process_gradient_row(const Arguments& a, Int64 row, int plac
   }
 }
 
-#ifdef JITNORM_UNWEIGHTED
-// Without parameters, sums for them are dropped.
-JITNORM_INLINE void store_sums(const Arguments&, Int64, GradientBuffers&) {}
-#else
+#ifdef JITNORM_SUMS_GRADIENTS
 // Folds the sums of the rows of a pack, and stores them.
 JITNORM_INLINE void store_sums(const Arguments& a, Int64 segment, GradientBuffers& of) {
   for (int p = 0; p < kParameterSums; ++p) {
@@ -81,6 +79,9 @@ JITNORM_INLINE void store_sums(const Arguments& a, Int64 segment, GradientBuffer
     }
   }
 }
+#else
+// Sums are dropped.
+JITNORM_INLINE void store_sums(const Arguments&, Int64, GradientBuffers&) {}
 #endif
 
 template <typename ArgumentsOf>

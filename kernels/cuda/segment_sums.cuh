@@ -20,16 +20,7 @@ JITNORM_INLINE Int64 segment_of_block() {
   return blockIdx.x / kFoldedBlocks + blockIdx.x % kFoldedBlocks * kSegmentDistance;
 }
 
-#ifdef JITNORM_UNWEIGHTED
-// Without parameters, sums for them are unused, so the compiler removes them.
-JITNORM_INLINE void store_parameter_sums(const Arguments&, const GradientThread&, int, const ParameterSums&) {}
-
-JITNORM_INLINE void load_parameter_sums(const Arguments&, const GradientThread&, int, ParameterSums&) {}
-
-JITNORM_INLINE void keep_sums(GradientThread&) {}
-
-JITNORM_INLINE void store_segment_sums(const Arguments&, GradientThread&) {}
-#else
+#ifdef JITNORM_SUMS_GRADIENTS
 JITNORM_INLINE void store_parameter_sums(const Arguments& a, const GradientThread& thread, int j,
                                          const ParameterSums& sums) {
   JITNORM_UNROLL
@@ -192,4 +183,13 @@ JITNORM_INLINE void store_segment_sums(const Arguments& a, GradientThread& threa
     for (int j = 0; j < kChunksPerLane; ++j) store_parameter_sums(a, thread, j, thread.sums[j]);
   }
 }
+#else
+// Sums are unused, so the compiler removes them.
+JITNORM_INLINE void store_parameter_sums(const Arguments&, const GradientThread&, int, const ParameterSums&) {}
+
+JITNORM_INLINE void load_parameter_sums(const Arguments&, const GradientThread&, int, ParameterSums&) {}
+
+JITNORM_INLINE void keep_sums(GradientThread&) {}
+
+JITNORM_INLINE void store_segment_sums(const Arguments&, GradientThread&) {}
 #endif

@@ -40,6 +40,11 @@ KERNELS = [
     (2, "layernorm:hidden_size=20000,input=float32"),
     (2, "rmsnorm:hidden_size=40000,vector_bytes=8"),
     (600, "layernorm:hidden_size=16"),
+    (70, "layernorm:hidden_size=128,frozen=true"),
+    (5, "rmsnorm:hidden_size=1152,frozen=true,residual=true"),
+    (3, "layernorm:hidden_size=16384,frozen=true"),
+    (3, "rmsnorm:hidden_size=20000,frozen=true"),
+    (2, "layernorm:hidden_size=40000,vector_bytes=8,frozen=true"),
 ]
 
 

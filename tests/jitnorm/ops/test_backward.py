@@ -102,6 +102,18 @@ def test_another_gradient_is_added_before_the_only_rounding(name: str) -> None:
     assert (found[0] != round_to(alone, x.dtype) + other).any()
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_gradient_of_the_input_is_the_same_without_those_of_parameters(name: str) -> None:
+    function, _, count = FUNCTIONS[name]
+    for rows, size in ((70, 96), (300, 1100)):
+        grad, x, weight = given("random", rows, size, "bfloat16", name)
+        found = function(grad, x, weight, residual_grad=x, weight_grad=False)
+        assert found[1:] == (None,) * (count - 1)
+        assert_same_bytes(found[0], function(grad, x, weight, residual_grad=x)[0])
+    if name in ("rmsnorm", "layernorm"):
+        assert jitnorm.rmsnorm_backward(grad, x, None, weight_grad=False)[1] is None
+
+
 def test_the_gradient_may_take_the_place_of_the_output_s() -> None:
     grad, x, weight = given("random", 70, 96, "float16", "rmsnorm")
     expected = jitnorm.rmsnorm_backward(grad.copy(), x, weight)

@@ -43,12 +43,13 @@ def given(kind: str, rows: int, size: int, dtype: str, name: str) -> list[torch.
 
 
 def assert_same_on_both(name: str, tensors: list[torch.Tensor], what: str, **options: torch.Tensor) -> None:
-    on_cpu = FUNCTIONS[name](*tensors, **options)
-    on_gpu = FUNCTIONS[name](
-        *(tensor.cuda() for tensor in tensors), **{key: value.cuda() for key, value in options.items()}
-    )
-    for found, expected in zip(on_gpu, on_cpu, strict=True):
+    on_cpu, of_gpu = FUNCTIONS[name](*tensors, **options), [tensor.cuda() for tensor in tensors]
+    options = {key: value.cuda() for key, value in options.items()}
+    for found, expected in zip(FUNCTIONS[name](*of_gpu, **options), on_cpu, strict=True):
         assert_same_bytes(found, expected, what)
+    frozen = FUNCTIONS[name](*of_gpu, **options, weight_grad=False)
+    assert_same_bytes(frozen[0], on_cpu[0], f"{what}, without those of parameters")
+    assert frozen[1:] == (None,) * (len(on_cpu) - 1)
 
 
 @pytest.mark.parametrize(("size", "dtype", "name"), in_turn(SIZES * 2, list(ALL_DTYPES), list(FUNCTIONS)))

@@ -67,6 +67,18 @@ OPS: dict[str, tuple[Norm, Norm, tuple[tuple[int, ...], ...]]] = {
 }  # fmt: skip
 
 
+class Operators(TorchDispatchMode):
+    """Records the names of the operators that torch calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
 def scalar(results: Any) -> Any:
     """A number that depends on each result in a different way."""
     parts = results if isinstance(results, tuple) else (results,)
@@ -161,19 +173,12 @@ def test_a_checkpoint_computes_again_what_it_needs(name: str) -> None:
 
 def test_layernorm_keeps_its_statistics_where_gradients_are_recorded_and_nowhere_else() -> None:
     x, gamma, beta = leaf(ROWS, SIZE), leaf(SIZE, seed=1), leaf(SIZE, seed=2)
-    operators: list[str] = []
-
-    class Recorder(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            operators.append(func.__name__)
-            return func(*args, **(kwargs or {}))
-
-    with Recorder():
+    with Operators() as operators:
         y = torch.ops.jitnorm.layernorm(x, gamma, beta, EPS)
         y.sum().backward()
         with torch.no_grad():
             torch.ops.jitnorm.layernorm(x, gamma, beta, EPS)
-    forward, *_, alone = (name for name in operators if name.startswith("layernorm"))
+    forward, *_, alone = (name for name in operators.names if name.startswith("layernorm"))
     assert (forward, alone) == ("layernorm_with_statistics.default", "layernorm.default")
     _, mean, rstd = jitnorm.layernorm_with_statistics(x.detach(), gamma.detach(), beta.detach(), EPS)
     ones = torch.ones(ROWS, SIZE)
@@ -194,6 +199,28 @@ def test_what_nothing_depends_on_has_no_gradient_and_costs_none() -> None:
     of_q, of_k = torch.autograd.grad(jitnorm.qk_rmsnorm(q, k, weight, weight)[0].sum(), (q, k), allow_unused=True)
     assert of_q.shape == q.shape
     assert of_k is None
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_gradients_of_frozen_parameters_are_not_computed(name: str) -> None:
+    function, _, shapes = OPS[name]
+    leaves = [leaf(*shape, seed=i) for i, shape in enumerate(shapes)]
+    rows, parameters = ([each for each in leaves if (each.dim() == 1) == is_one] for is_one in (False, True))
+    expected = gradients(function, leaves)[: len(rows)]
+    with Operators() as operators:
+        scalar(function(*leaves)).backward()
+    assert "sum_rows.default" in operators.names
+    frozen = [each.detach() for each in parameters]
+    with Operators() as operators:
+        found = torch.autograd.grad(scalar(function(*rows, *frozen)), rows)
+    assert "sum_rows.default" not in operators.names
+    assert all(map(torch.equal, found, expected))
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    assert all(map(torch.equal, torch.autograd.grad(scalar(compiled(*rows, *frozen)), rows), expected))
+    *others, last = leaves[len(rows) :]
+    for each, same in zip(others, gradients(function, [*rows, *others, last])[len(rows) :], strict=False):
+        only = torch.autograd.grad(scalar(function(*rows, *others, last.detach())), each)[0]
+        assert torch.equal(only, same)
 
 
 def test_writing_in_place_follows_autograd_s_rules() -> None:
@@ -272,6 +299,10 @@ def test_fake_quantization_has_the_values_of_codes_and_the_gradient_of_the_norm(
         assert torch.equal(y, jitnorm.dequantize(q, dtype="bfloat16"))
     found = torch.autograd.grad((norm(x, weight).detach().float() * y.float() * 2).sum(), (x, weight))
     assert all(map(torch.equal, found, expected))
+    frozen = jitnorm.torch.fake_norm_quantize(x, weight.detach(), jitnorm.MXFP8, unit_bias=unit_bias)
+    with Operators() as operators:
+        assert torch.equal(torch.autograd.grad(frozen, x, (2 * norm(x, weight)).detach())[0], expected[0])
+    assert "sum_rows.default" not in operators.names
 
 
 def test_fake_quantization_has_its_gradient_in_compiled_programs_and_transforms() -> None:
