@@ -212,17 +212,22 @@ def _with_gradient(
 
     (eps,) = scalars
 
-    def forward(*arrays: Any) -> tuple[Any, Any]:
+    def forward(*arguments: Any) -> tuple[Any, Any]:
+        arrays = [argument.value for argument in arguments]
         results = recorded(*arrays)
         named = {**dict(zip(given, arrays, strict=True)), **dict(zip(recorded_made, results, strict=True))}
-        return results[: len(made)], {name: named.get(name) for name in gradient.saved}
+        # Names are no values in JAX, but keys of a dictionary are part of its structure.
+        needed = {name: () for name, argument in zip(given, arguments, strict=True) if argument.perturbed}
+        return results[: len(made)], ({name: named.get(name) for name in gradient.saved}, needed)
 
-    def backward(saved: dict[str, Any], grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        found = gradient.backward(saved, dict(zip(made, grads, strict=True)), eps, given)
-        return tuple(found[name] for name in given)
+    def backward(kept: tuple[dict[str, Any], dict[str, Any]], grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        saved, needed = kept
+        of_outputs = (None if isinstance(grad, jax.custom_derivatives.SymbolicZero) else grad for grad in grads)
+        found = gradient.backward(saved, dict(zip(made, of_outputs, strict=True)), eps, needed)
+        return tuple(found.get(name) for name in given)
 
     differentiable: Any = jax.custom_vjp(call)
-    differentiable.defvjp(forward, backward)
+    differentiable.defvjp(forward, backward, symbolic_zeros=True)
     return differentiable  # type: ignore[no-any-return]
 
 

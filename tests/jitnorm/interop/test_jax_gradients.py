@@ -65,6 +65,29 @@ def test_gradients_are_those_of_plain_jax_with_and_without_jit(name: str) -> Non
         np.testing.assert_allclose(same, exact, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_of_parameters_are_not_computed_if_nobody_wants_them(name: str) -> None:
+    function, _, given = CASES[name]
+    arrays = tuple(map(jax.numpy.asarray, given))
+    rows = [place for place, array in enumerate(arrays) if array.ndim > 1]
+    everything, of_rows = (jax.grad(loss(function), places) for places in (range(len(given)), rows))
+    assert "sum_rows" in str(jax.make_jaxpr(everything)(*arrays))
+    assert "sum_rows" not in str(jax.make_jaxpr(of_rows)(*arrays))
+    for found, expected in zip(of_rows(*arrays), everything(*arrays), strict=False):
+        assert_same_bytes(found, expected)
+
+
+def test_what_nothing_depends_on_has_no_gradient() -> None:
+    """The sum alone has the gradient of a sum, and a parameter that is not used one of zero."""
+    x, residual, weight = map(jax.numpy.asarray, (X, R, W))
+    of_sum = jax.grad(lambda *given: jitnorm.add_rmsnorm(*given)[1].sum(), (0, 1, 2))(x, residual, weight)
+    for found, expected in zip(of_sum, (np.ones_like(X), np.ones_like(X), np.zeros_like(W)), strict=True):
+        assert_same_bytes(found, expected)
+    of_keys = jax.grad(lambda *given: jitnorm.qk_rmsnorm(*given)[1].sum(), (0, 2))
+    for found in of_keys(x, residual, weight, weight):
+        assert not found.any()
+
+
 def test_they_have_the_bytes_of_the_functions_that_find_them() -> None:
     grad = make_input("random", ROWS, SIZE, "float32", seed=5)
     _, pull = jax.vjp(rmsnorm, jax.numpy.asarray(X), jax.numpy.asarray(W))
