@@ -263,6 +263,7 @@ def launch_gradients_of_many_rows() -> None:
     ):
         launch(OPS["rmsnorm_backward"], hidden_size, rows=rows, residual=True)
         launch(OPS["layernorm_backward"], hidden_size, rows=rows)
+        launch(OPS["layernorm_backward"], hidden_size, rows=rows, frozen=True)
     launch(OPS["sum_rows"], 1000, rows=300)
 
 

@@ -185,6 +185,8 @@ OPS = (
     op_of("rmsnorm backward", "rmsnorm_backward", only_large=True),
     op_of("add backward", "rmsnorm_backward", residual=True, only_large=True),
     op_of("layernorm backward", "layernorm_backward", only_large=True),
+    op_of("rmsnorm frozen backward", "rmsnorm_backward", frozen=True, only_large=True),
+    op_of("layernorm frozen backward", "layernorm_backward", frozen=True, only_large=True),
     op_of("nvfp4 by row", "norm_quantize", quant="nvfp4", global_scale="row", only_large=True),
     op_of("nvfp4 by tensor", "quantize", quant="nvfp4", global_scale="tensor", only_large=True),
     op_of("fp8 128 alone", "quantize", quant="fp8_group", only_large=True),
