@@ -62,6 +62,11 @@ def segments(config: KernelConfig) -> Extent:
     return ROWS.ceil_div(rows_of_pack(config.hidden_size)).at_most(most_segments(config.hidden_size))
 
 
+def sums_gradients(config: KernelConfig) -> bool:
+    """Whether a kernel sums gradients of parameters over rows."""
+    return config.backward and config.has_weight and not config.frozen
+
+
 def folded_segments(hidden_size: int, input: str, parameters: int, target: Target) -> int:
     """How many segments of such rows a cluster has: it folds their sums before it stores them.
 
@@ -88,7 +93,7 @@ def folded_segments(hidden_size: int, input: str, parameters: int, target: Targe
 
 def segments_of_cluster(config: KernelConfig, target: Target) -> int:
     """How many segments a cluster has, one per block or one after the other; 1 if nothing is summed."""
-    if not config.sums_gradients:
+    if not sums_gradients(config):
         return 1
     return folded_segments(config.hidden_size, config.input, _parameters(config), target)
 
@@ -129,7 +134,7 @@ def backward_arguments(config: KernelConfig) -> tuple[Argument, ...]:
         strided_rows("input_grad", config.input, config, is_output=True, may_be="grad", field="out"),
         TensorArgument(
             "partials", ("float32",), partial_sums, chunk_bytes, is_output=True, run_bytes=row_bytes,
-            is_present=config.sums_gradients,
+            is_present=sums_gradients(config),
         ),
         *(() if is_given else (ScalarArgument("eps"),)),
     )  # fmt: skip
@@ -259,7 +264,7 @@ def staged_bytes(config: KernelConfig, target: Target) -> int:
 
 def shared_sum_bytes(config: KernelConfig, target: Target) -> int:
     """Shared memory for the sums of a segment if its threads store them together; 0 if each stores its own."""
-    if target.is_cpu or not config.sums_gradients:
+    if target.is_cpu or not sums_gradients(config):
         return 0
     schedule = backward_schedule(config, target)
     if not schedule.holds_row:

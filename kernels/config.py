@@ -244,11 +244,6 @@ class KernelConfig:
         return self.bias or (self.op == "layernorm" and self.has_weight)
 
     @property
-    def sums_gradients(self) -> bool:
-        """Whether gradients of parameters are summed over rows."""
-        return self.backward and self.has_weight and not self.frozen
-
-    @property
     def moves(self) -> bool:
         """Whether elements are moved as they are."""
         return self.op in MOVES

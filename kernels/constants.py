@@ -25,6 +25,7 @@ from .backward import (
     shared_sum_bytes,
     stages,
     summed_rows,
+    sums_gradients,
 )
 from .config import KernelConfig
 from .constant import Constant, boolean, choice, floating, integer
@@ -296,7 +297,7 @@ def _sum_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:
     yield integer("kStages", stages(config, target))
     yield integer("kFoldedSegments", segments_of_cluster(config, target))
     yield boolean("kFoldsSums", shared_sum_bytes(config, target) > 0)
-    yield boolean("kSumsGradients", config.sums_gradients)
+    yield boolean("kSumsGradients", sums_gradients(config))
     yield integer("kMostSummedRows", summed_rows(config, target))
     yield integer("kSummedColumns", SUMMED_COLUMNS)
     yield integer("kSummingThreads", SUMMING_THREADS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jitnorm.catalogue.op import WITHOUT_WEIGHT, Choices, Fields, Launch, Op
+from jitnorm.kernels.backward import sums_gradients
 from jitnorm.kernels.config import KernelConfig
 
 
@@ -13,7 +14,7 @@ def _sum_fields(weight: str, bias: bool, sums_of: str) -> Fields:
 def _sum(_: Choices, launch: Launch) -> list[Launch]:
     facts = {"hidden_size": launch.hidden_size, "input": launch.input, "weight": launch.weight}
     config = KernelConfig(**{**facts, **launch.options})
-    if not config.sums_gradients:
+    if not sums_gradients(config):
         return []
     options = {**SUM_ROWS.fixed, "weight": config.weight, "bias": config.has_bias, "sums_of": config.input}
     return [Launch(options, launch.hidden_size, "float32", enable_pdl=launch.enable_pdl)]
