@@ -207,12 +207,15 @@ def _takes_too_many_registers(config: KernelConfig, schedule: RowSchedule) -> bo
 
 def _bytes_of_rows(config: KernelConfig, schedule: RowSchedule) -> int:
     """Bytes of the rows that a block works on at once, and of the gradients of their norms."""
-    return 2 * schedule.rows_at_once * _bytes_of_chunks(schedule, config.input)
+    return 2 * schedule.rows_at_once * _bytes_of_chunks(config, schedule, config.input)
 
 
-def _bytes_of_chunks(schedule: RowSchedule, dtype: str) -> int:
-    """Bytes of a row's chunks in the threads of a block."""
-    return schedule.chunks_per_lane * schedule.threads * CHUNK_SIZE * DTYPES[dtype].bytes
+def _bytes_of_chunks(config: KernelConfig, schedule: RowSchedule, dtype: str) -> int:
+    """Bytes of a row's chunks in the threads of a block; unaligned ones end in another access."""
+    accesses = schedule.threads * CHUNK_SIZE * DTYPES[dtype].bytes // WIDEST_ACCESS
+    if config.vector_bytes < WIDEST_ACCESS:
+        accesses += schedule.threads // schedule.lanes_per_row
+    return schedule.chunks_per_lane * accesses * WIDEST_ACCESS
 
 
 def _stage_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
@@ -222,7 +225,7 @@ def _stage_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
 
 def _weight_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
     """Shared memory that the weight takes."""
-    return _bytes_of_chunks(schedule, config.weight) if schedule.stays_shared else 0
+    return _bytes_of_chunks(config, schedule, config.weight) if schedule.stays_shared else 0
 
 
 def stages(config: KernelConfig, target: Target) -> int:
@@ -233,8 +236,7 @@ def stages(config: KernelConfig, target: Target) -> int:
 
 
 def _stages(config: KernelConfig, target: Target, schedule: RowSchedule) -> int:
-    is_whole = config.hidden_size % CHUNK_SIZE == 0 and config.vector_bytes == WIDEST_ACCESS
-    if not is_whole or not schedule.holds_row:
+    if not schedule.holds_row:
         return 0
     wanted = _BYTES_ON_THEIR_WAY[most_segments(config.hidden_size)] // _bytes_of_rows(config, schedule)
     if schedule.stays_shared:

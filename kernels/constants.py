@@ -308,13 +308,16 @@ def _access_constants(config: KernelConfig) -> Iterator[Constant]:
     accesses = {"codes": 8, **dict.fromkeys(("input", "weight", "bias", "partials", "out"), WIDEST_ACCESS)}
     if config.quant and config.quant.has_given_scales:
         accesses["scale"] = WIDEST_ACCESS
+    is_narrow = False
     for argument in tensor_arguments(config):
         if argument.chunk_bytes and argument.field in (*accesses, "gate"):
             accesses[argument.field] = argument.access_bytes(config.vector_bytes)
+            is_narrow |= accesses[argument.field] < min(WIDEST_ACCESS, argument.chunk_bytes)
         if config.quant and argument.field == "key_cache.pages":
             accesses["codes"] = argument.access_bytes(config.vector_bytes)
     for field, count in accesses.items():
         yield integer(f"k{field.capitalize()}AccessBytes", count)
+    yield boolean("kHasNarrowAccesses", is_narrow)
 
 
 def _rotation_constants(config: KernelConfig, target: Target) -> Iterator[Constant]:

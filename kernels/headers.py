@@ -38,6 +38,7 @@ CONDITIONS = {
     "JITNORM_TENSOR_AMAX": "kAmaxParts",  # of the tensor, which is found in parts
     "JITNORM_ROTATES": "Rotation kRotation",
     "JITNORM_FREQUENCIES": "kHasFrequencies",  # cosines and sines are computed from frequencies
+    "JITNORM_UNALIGNED": "kHasNarrowAccesses = true",  # some tensor may be at addresses that are not aligned
     "JITNORM_TABULATES": "kLeastTabulated",  # activations are looked up in shared memory
     "JITNORM_SPLITS_CHUNKS": "kSplitsChunks = true",  # a lane has halves of two chunks
     "JITNORM_HOLDS_HALVES": "kHoldsHalves = true",  # a lane has a chunk of each half of a head

@@ -16,7 +16,7 @@ from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes
 from .schedule import row_schedule
 from .short_rows import splits_heads
 from .signals import awaits_stores, awaits_values, late_blocks
-from .stores import stores_sum_early, stores_together
+from .stores import shifts_stores, stores_sum_early, stores_together
 from .tabulated_rows import limits_gates, settles_in_table, tabulated_bits
 from .target import Target
 
@@ -68,4 +68,5 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
     if schedule.splits_chunks or splits_heads(config):
         yield boolean("kSplitsChunks", True)
     yield boolean("kStoresTogether", stores_together(config, schedule))
+    yield boolean("kShiftsStores", shifts_stores(config))
     yield boolean("kStoresSumEarly", stores_sum_early(config, schedule))

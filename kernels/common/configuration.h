@@ -83,6 +83,7 @@ enum : bool {
   kHasPackedScales = false,
   kFoldsSums = false,
   kSumsGradients = false,
+  kHasNarrowAccesses = false,
   kHasPdl = false,
   kHasMaxOfThree = false,
   kLateSignalsAwaitValues = false,
@@ -97,6 +98,7 @@ enum : bool {
   kFavoursLatency = false,
   kMayPrefetchWeight = true,
   kStoresTogether = true,
+  kShiftsStores = true,
   kStoresSumEarly = false,
 };
 constexpr Op kOp = Op::kRmsNorm;

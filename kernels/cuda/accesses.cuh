@@ -1,5 +1,4 @@
-// Chunks that take several accesses each: the pieces that lanes exchange to store whole chunks together, and the
-// aligned words that one is loaded from.
+// Chunks that take several accesses each: the pieces that lanes exchange to store whole chunks together.
 #pragma once
 
 #include "chunk.cuh"
@@ -26,32 +25,5 @@ JITNORM_INLINE void exchange_accesses(UInt32 (&words)[kWords], UInt32 mask = kFu
       lower = is_upper ? other : lower;
       upper = is_upper ? upper : other;
     }
-  }
-}
-
-template <int kDropped, int kWords>
-JITNORM_INLINE void drop_words_if(bool is_dropped, UInt32 (&words)[kWords]) {
-  JITNORM_UNROLL
-  for (int i = 0; i + kDropped < kWords; ++i) words[i] = is_dropped ? words[i + kDropped] : words[i];
-}
-
-// Loads words from an address that need not be aligned, in aligned accesses of 16 bytes, all of which have some of
-// them.
-template <int kAccessBytes, int kWords>
-JITNORM_INLINE void load_unaligned(UInt32 (&words)[kWords], const void* from) {
-  const UInt32 past = (UInt32) reinterpret_cast<UInt64>(from) % 16;  // an aligned address
-  const uint4* aligned = reinterpret_cast<const uint4*>(static_cast<const UInt8*>(from) - past);
-  UInt32 loaded[kWords + 4] = {};
-  JITNORM_UNROLL
-  for (int i = 0; i < kWords + 4; i += 4) {
-    uint4 access = {};
-    if (i < kWords || past != 0) access = aligned[i / 4];
-    take_access(access, loaded, i);
-  }
-  drop_words_if<2>(past & 8, loaded);
-  drop_words_if<1>(past & 4, loaded);
-  JITNORM_UNROLL
-  for (int i = 0; i < kWords; ++i) {
-    words[i] = kAccessBytes < 4 ? __funnelshift_r(loaded[i], loaded[i + 1], past % 4 * 8) : loaded[i];
   }
 }

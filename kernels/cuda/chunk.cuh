@@ -101,6 +101,19 @@ JITNORM_INLINE void values_of(const Held& h, float (&values)[kChunkSize]) {
   for (int i = 0; i < kChunkSize; ++i) values[i] = value_of(h, i);
 }
 
+// Where the elements of a row end. Chunks of rows of two sizes, or of short ones, are loaded as addresses allow.
+constexpr int kLoadedSize = kInputSize < kHiddenSize ? kInputSize : kHiddenSize;
+#ifdef JITNORM_TWO_SIZES
+constexpr bool kShiftsChunks = false;
+#else
+constexpr bool kShiftsChunks = kLoadedSize >= 2 * kChunkSize;
+#endif
+
+// Whether a chunk is loaded in accesses that are aligned, and shifted. With up to four narrower ones, which find the
+// rest of their sectors in the L1 cache, it takes no longer.
+template <typename T, int kAccessBytes>
+constexpr bool kIsShifted = kShiftsChunks && Chunk<T, kAccessBytes>::kBytes > 4 * kAccessBytes;
+
 typedef Chunk<Input, kInputAccessBytes> InputChunk;
 typedef Chunk<Weight, kWeightAccessBytes> WeightChunk;
 

@@ -193,7 +193,7 @@ struct Encoder<Encoding::kBlocks> {
     const bool is_there = index < kChunks;
     const UInt32 stored = encode_block<kElement>(chunk, y, of_block, global, is_there);
     if (!is_there) return;
-    store_codes(codes, index, chunk);
+    store_codes_alone(codes, index, chunk);
     if (index % kLanesPerBlock == 0) store_scale(*arguments, row, index / kLanesPerBlock, stored);
   }
 #endif
@@ -256,7 +256,7 @@ struct Encoder<Encoding::kPages> {
     if (!has_pages) return;
     const int index_there = place.is_there ? index : kPastRow;  // or nowhere
     if constexpr (kHasEncodedPages) {
-      store_codes((UInt8*)pages + place.offset, index_there, codes_of(y, place.factor));
+      store_codes_alone((UInt8*)pages + place.offset, index_there, codes_of(y, place.factor));
     } else {
       store_rounded((Output*)pages + place.offset, index_there, y);
     }

@@ -1,6 +1,6 @@
 // Loads rows and the gradients of their norms for the threads that go through the rows of a segment: through shared
-// memory, where the next rows arrive while the threads work on one; directly, if accesses are narrow or chunks partial;
-// or again in each pass, if rows are too long for registers.
+// memory, where the next rows arrive while the threads work on one; directly, if one takes all of it; or again in each
+// pass, if rows are too long for registers.
 #pragma once
 
 #include "../common/gradients.h"
@@ -68,38 +68,61 @@ JITNORM_INLINE void load_gradient_row(const Arguments& a, Int64 row, const Gradi
   for (int j = 0; j < kHeldGradients; ++j) load_gradient_chunks(a, row, thread.index(j), to.chunks[j]);
 }
 
+// Accesses to chunks of all threads; if rows are not aligned, the lanes that share one have another.
+template <typename StagedChunk>
+constexpr int kStagedAccesses =
+    kThreads * kAccessesOf<StagedChunk> + (kIsAligned<StagedChunk> ? 0 : kThreads / kLanesPerRow);
+
+// From the chunks of the lanes that share a row to that other access.
+template <typename StagedChunk>
+JITNORM_INLINE int distance_to_last(int lane) {
+  return kThreads * kAccessesOf<StagedChunk> - ((int)threadIdx.x - lane) * kAccessesOf<StagedChunk> +
+         (int)threadIdx.x / kLanesPerRow;
+}
+
 // Chunks j of the lanes that share a row, in shared memory: of a tensor of the row at this place.
 JITNORM_INLINE uint4* staged_chunks(int place, int tensor, int j, int lane) {
   extern __shared__ uint4 staged[];
-  const int thread = ((place * kRowTensors + tensor) * kChunksPerLane + j) * kThreads + threadIdx.x - lane;
-  return staged + thread * kAccessesOf<InputChunk>;
+  const int before = ((place * kRowTensors + tensor) * kChunksPerLane + j) * kStagedAccesses<InputChunk>;
+  return staged + before + ((int)threadIdx.x - lane) * kAccessesOf<InputChunk>;
 }
 
 // The same for the weight, which follows all rows.
 JITNORM_INLINE uint4* staged_weight(int j, int lane) {
   constexpr int kPlaces = kStages * kRowsAtOnce;
-  const int thread = j * kThreads + threadIdx.x - lane;
-  return staged_chunks(kPlaces, 0, 0, threadIdx.x) + thread * kAccessesOf<WeightChunk>;
+  const int before = j * kStagedAccesses<WeightChunk>;
+  return staged_chunks(kPlaces, 0, 0, threadIdx.x) + before + ((int)threadIdx.x - lane) * kAccessesOf<WeightChunk>;
 }
 
 // What follows both.
 JITNORM_INLINE uint4* end_of_staged() { return staged_weight(kStaysShared ? kChunksPerLane : 0, threadIdx.x); }
+
+// Begins to copy 16 bytes of a row, the first of which may begin before it; those past it become zero.
+template <typename StagedChunk, typename T>
+JITNORM_INLINE void stage_access(uint4* to, const T* row, int index, bool is_there) {
+  constexpr bool kIsWhole = kIsAligned<StagedChunk> && !kHasPartialChunk;
+  const int past = kIsAligned<StagedChunk> ? 0 : bytes_past_aligned(row);
+  const uint4* from = reinterpret_cast<const uint4*>(reinterpret_cast<const UInt8*>(row) - past);
+  const int left = past + kHiddenSize * (int)sizeof(T) - 16 * index;
+  const bool is_in_row = is_there && (kIsWhole ? index < kChunks * kAccessesOf<StagedChunk> : left > 0);
+  const int size = kIsWhole || left > 16 ? 16 : left;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((UInt32)__cvta_generic_to_shared(to)),
+               "l"(from + (is_in_row ? index : 0)), "r"(is_in_row ? size : 0)
+               : "memory");
+}
 
 // Begins to copy chunks of a row for all lanes, each of which copies parts that make whole sectors with the others';
 // zeros if there is no such row.
 template <typename StagedChunk, typename T>
 JITNORM_INLINE void stage_chunks(uint4* to, const T* row, int first, int lane, bool is_there) {
   constexpr int kAccesses = kAccessesOf<StagedChunk>;
-  const uint4* from = reinterpret_cast<const uint4*>(row);
   JITNORM_UNROLL
   for (int i = 0; i < kAccesses; ++i) {
-    const int access = i * kLanesPerRow + lane, of_row = first * kAccesses + access;
-    const bool is_in_row = is_there && of_row < kChunks * kAccesses;
-    // With a size of 0, all 16 bytes become zero.
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                     (UInt32)__cvta_generic_to_shared(to + place_of_access<kAccesses>(access))),
-                 "l"(from + (is_in_row ? of_row : 0)), "r"(is_in_row ? 16 : 0)
-                 : "memory");
+    const int access = i * kLanesPerRow + lane;
+    stage_access<StagedChunk>(to + place_of_access<kAccesses>(access), row, first * kAccesses + access, is_there);
+  }
+  if (!kIsAligned<StagedChunk> && lane == 0) {
+    stage_access<StagedChunk>(to + distance_to_last<StagedChunk>(0), row, (first + kLanesPerRow) * kAccesses, is_there);
   }
 }
 
@@ -126,10 +149,24 @@ JITNORM_INLINE void stage_weight(const Arguments& a, const GradientThread& threa
   }
 }
 
-JITNORM_INLINE void take_staged_chunks(int place, int j, const GradientThread& thread, GradientChunks& to) {
+// A lane's chunk of what was copied of a row.
+template <typename StagedChunk, typename T>
+JITNORM_INLINE void take_staged(const uint4* from, const T* row, int lane, StagedChunk& to) {
+#ifdef JITNORM_UNALIGNED
+  if constexpr (!kIsAligned<StagedChunk>) {
+    const uint4* last = from + distance_to_last<StagedChunk>(lane);
+    return take_shifted_chunk(from, last, lane, bytes_past_aligned(row), to);
+  }
+#endif
+  take_chunk(from, lane, to);
+}
+
+JITNORM_INLINE void take_staged_chunks(const Arguments& a, Int64 row, int place, int j, const GradientThread& thread,
+                                       GradientChunks& to) {
   JITNORM_UNROLL
   for (int tensor = 0; tensor < kRowTensors; ++tensor) {
-    take_chunk(staged_chunks(place, tensor, j, thread.lane), thread.lane, to.of[tensor]);
+    const Input* from = row_at(a, row < a.rows ? row : 0, tensor);
+    take_staged(staged_chunks(place, tensor, j, thread.lane), from, thread.lane, to.of[tensor]);
   }
 }
 
@@ -141,8 +178,8 @@ JITNORM_INLINE void visit_gradient_chunks(const Arguments& a, Int64 row, Gradien
   if constexpr (kStaysShared) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksPerLane; ++j) {
-      take_staged_chunks(of.place, j, thread, of.chunks[0]);
-      take_chunk(staged_weight(j, thread.lane), thread.lane, thread.weight[0]);
+      take_staged_chunks(a, row, of.place, j, thread, of.chunks[0]);
+      take_staged(staged_weight(j, thread.lane), a.weight, thread.lane, thread.weight[0]);
       visit(j, of.chunks[0], thread.weight[0], thread.sums[j]);
     }
   } else if constexpr (kHoldsRow) {

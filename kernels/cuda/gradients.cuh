@@ -133,7 +133,7 @@ JITNORM_INLINE void take_rows(const Arguments& a, int stage, const GradientThrea
       to.rows[r].place = stage * kRowsAtOnce + r;
       JITNORM_UNROLL
       for (int j = 0; !kStaysShared && j < kHeldGradients; ++j) {
-        take_staged_chunks(to.rows[r].place, j, thread, to.rows[r].chunks[j]);
+        take_staged_chunks(a, to.numbers[r], to.rows[r].place, j, thread, to.rows[r].chunks[j]);
       }
     } else if constexpr (kHoldsRow) {
       load_gradient_row(a, to.numbers[r], thread, to.rows[r]);
@@ -195,7 +195,13 @@ JITNORM_INLINE void process_segments(ArgumentsOf arguments_of) {
 #pragma unroll 1
   for (int i = 0; i < kStages; ++i) stage_rows(a, i * kRowsAtOnce, i, thread);
   JITNORM_UNROLL
-  for (int j = 0; kHoldsWeight && j < kHeldGradients; ++j) load_chunk(thread.weight[j], a.weight, thread.index(j));
+  for (int j = 0; kHoldsWeight && j < kHeldGradients; ++j) {
+    if constexpr (kIsAligned<WeightChunk>) {
+      load_chunk(thread.weight[j], a.weight, thread.index(j));
+    } else {
+      load_parameter(thread.weight[j], a.weight, thread.index(j));
+    }
+  }
   int stage = 0;
   UInt32 step = 0;
   share_statistics(held, 0, given);

@@ -27,7 +27,7 @@ JITNORM_INLINE void insert_values(const Arguments& a, Int64 block) {
       float y[kChunkSize];
       JITNORM_UNROLL
       for (int i = 0; i < kChunkSize; ++i) y[i] = value_of(chunks[j], i);
-      store_codes((UInt8*)a.value_cache.pages + place.offset, index_there, codes_of(y, place.factor));
+      store_codes_alone((UInt8*)a.value_cache.pages + place.offset, index_there, codes_of(y, place.factor));
     } else {
       store_chunk((Output*)a.value_cache.pages + place.offset, index_there, chunks[j]);
     }

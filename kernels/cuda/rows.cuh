@@ -204,6 +204,13 @@ JITNORM_INLINE void begin_loading(const Arguments& a, Row& row) {
 
 // Starts loading rows from `first` on, and what they need besides.
 JITNORM_INLINE void begin_loading(const Arguments& a, Rows& of, Int64 first, int thread) {
+  // Whether a weight is aligned decides at a branch, before which rows would have to arrive.
+  constexpr bool kLoadsWeight = kPrefetchesWeight && !kLoadsWeightInFlight,
+                 kLoadsWeightFirst = kIsShifted<Input, kInputAccessBytes>;
+  if constexpr (kLoadsWeight && kLoadsWeightFirst) {
+    if constexpr (!kPlacesEarly) of.rows[0] = locate_row(a, first, thread);
+    load_weights(a, of);
+  }
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     if constexpr (!kPlacesEarly) of.rows[r] = locate_row(a, first + r, thread);
@@ -213,7 +220,7 @@ JITNORM_INLINE void begin_loading(const Arguments& a, Rows& of, Int64 first, int
   if constexpr (kLoadsScalesEarly) load_scales(a, of);
 #endif
   // If the row waited for the weight, RMSNorm of 16 x 7168 would take 1.88 us, not 1.71.
-  if constexpr (kPrefetchesWeight && !kLoadsWeightInFlight) load_weights(a, of);
+  if constexpr (kLoadsWeight && !kLoadsWeightFirst) load_weights(a, of);
 #ifdef JITNORM_COPIES_PARAMETERS
   JITNORM_UNROLL
   for (int j = 0; j < kChunkSlots; ++j) Parameters::copy(a, j, of.rows[0].index(j));

@@ -88,11 +88,13 @@ JITNORM_INLINE void store_chunk(T* row, int index, const Chunk<T, kAccessBytes>&
 }
 
 #ifdef JITNORM_REORDERS_VALUES
-JITNORM_INLINE void store_codes(UInt8* row, int index, CodeChunk codes) {
+JITNORM_INLINE void store_codes_alone(UInt8* row, int index, CodeChunk codes) {
   reorder_quarters(codes.words);
 #else
-JITNORM_INLINE void store_codes(UInt8* row, int index, const CodeChunk& codes) {
+JITNORM_INLINE void store_codes_alone(UInt8* row, int index, const CodeChunk& codes) {
 #endif
   store_halves<uint2>(row, index, codes.words);
 }
+
+JITNORM_INLINE void store_codes(UInt8* row, int index, const CodeChunk& codes) { store_codes_alone(row, index, codes); }
 #endif

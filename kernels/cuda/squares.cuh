@@ -50,7 +50,7 @@ JITNORM_INLINE void store_square(const Arguments& a, const Square& square, Squar
     for (int i = 0; i < kChunkSize; ++i) y[i] = value_of(chunks[s], i);
     CodeChunk codes;
     encode_by(scale, y, codes);
-    store_codes(a.codes + row_offset(square.row + place.row(s), a.extents, a.codes_strides), place.index, codes);
+    store_codes_alone(a.codes + row_offset(square.row + place.row(s), a.extents, a.codes_strides), place.index, codes);
   }
 }
 

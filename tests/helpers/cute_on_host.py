@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from inputs import make_input, make_weight
-from jitnorm.kernels.arguments import TensorArgument
+from jitnorm.kernels.arguments import WIDEST_ACCESS, TensorArgument
 from jitnorm.kernels.backward import most_segments, segments_of_cluster
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.cute.recipe import cute_recipe
@@ -33,6 +34,8 @@ from jitnorm.toolchains.nvrtc import Nvrtc
 from jitnorm.toolchains.nvrtc_program import ptx_of as compiled_ptx
 
 Arrays = dict[str, NDArray[Any]]
+Place = Callable[[TensorArgument], int]
+"""How many bytes a tensor is behind an aligned address."""
 DTYPES_IN_C = {
     "Float16": np.uint16,
     "BFloat16": np.uint16,
@@ -44,6 +47,10 @@ _ALIGNMENT = 256
 # With reciprocals that are none, or no normal floats, or of a negative number.
 _UNUSUAL_SCALES = (0.0, 1e-41, 3e38, np.inf, np.nan, -0.0, 2.0**126, 2.0**-126, -0.5)
 POISON = 0xA5
+
+
+def _aligned(argument: TensorArgument) -> int:
+    return 0
 
 
 @cache
@@ -123,16 +130,24 @@ def run_on_host(
     most_blocks: int | None = None,
     order: NewOrder = Together,
     is_cuda: bool = False,
+    place: Place = _aligned,
 ) -> None:
-    """Run the kernel for `target` by the recipe that the launcher would follow, or in fewer, persistent blocks."""
+    """Run the kernel for `target` by the recipe that the launcher would follow, or in fewer, persistent blocks.
+
+    A kernel in CUDA C++ may read nothing but the arrays, and what is before them up to an aligned address.
+    """
     recipe = (launch_recipe if is_cuda else cute_recipe)(config, target)
+    named = {argument.name: argument for argument in tensor_arguments(config)}
     offsets, end = {}, _ALIGNMENT
     for name, array in arrays.items():
-        offsets[name] = end
-        end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT + _ALIGNMENT
+        offsets[name] = end + place(named[name])
+        end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT + 2 * _ALIGNMENT
     memory = np.full(end, POISON, np.uint8)
+    readable = np.full(end, not is_cuda)
     for name, array in arrays.items():
-        memory[offsets[name] :][: array.nbytes] = array.reshape(-1).view(np.uint8)
+        first, size = offsets[name], array.nbytes
+        memory[first:][:size] = array.reshape(-1).view(np.uint8)
+        readable[first // WIDEST_ACCESS * WIDEST_ACCESS : first + size] = True
     parameters: list[int | float] = []
     for argument in (a for a in interface(config) if a.is_present):
         if not isinstance(argument, TensorArgument):
@@ -153,6 +168,7 @@ def run_on_host(
         recipe["block"],
         recipe["cluster"],
         order=order,
+        readable=readable,
     )
     for name, array in arrays.items():
         found = memory[offsets[name] :][: array.nbytes + _ALIGNMENT]
@@ -188,11 +204,12 @@ def assert_same(
     most_blocks: int | None = None,
     order: NewOrder = Together,
     is_cuda: bool = False,
+    place: Place = _aligned,
 ) -> None:
-    """Check that the kernel for `target` writes the same as the CPU target's."""
+    """Check that the kernel for `target` writes the same as the CPU target's, wherever tensors are placed."""
     expected, actual = make_arrays(config, rows, kind), make_arrays(config, rows, kind)
     run_on_cpu(config, expected, eps)
-    run_on_host(config, target, actual, rows, eps, most_blocks, order, is_cuda)
+    run_on_host(config, target, actual, rows, eps, most_blocks, order, is_cuda, place)
     for name, array in expected.items():
         found, wanted = _written(config, target, name, actual[name]), _written(config, Target("cpu"), name, array)
         same = found.reshape(-1).view(np.uint8) == wanted.reshape(-1).view(np.uint8)

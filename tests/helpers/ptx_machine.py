@@ -33,11 +33,12 @@ def run_ptx(
     cluster: int = 1,
     *,
     order: NewOrder = Together,
+    readable: Array | None = None,
 ) -> None:
     """Run the only kernel of `ptx`, whose pointers are offsets into the bytes of `memory`, with its warps together or
-    in another order.
+    in another order; `readable` says which bytes it may read, if not all.
     """
-    run_launches(ptx, memory, [parameters], grid, block, cluster, order=order)
+    run_launches(ptx, memory, [parameters], grid, block, cluster, order=order, readable=readable)
 
 
 def run_launches(
@@ -49,11 +50,13 @@ def run_launches(
     cluster: int,
     *,
     order: NewOrder,
+    readable: Array | None = None,
 ) -> None:
     """Run several launches of a kernel at once, such as those of ranks, with the parameters of each; None for one that
     is not made.
     """
     machine = _Machine(ptx, memory, parameters, grid, block, cluster, order())
+    machine.readable = np.ones(memory.size, bool) if readable is None else readable
     with np.errstate(all="ignore"):
         machine.run()
 
@@ -74,6 +77,8 @@ def _space_of(modifiers: list[str]) -> str:
 
 
 class _Machine(Numbers):
+    readable: Array
+
     def __init__(
         self, ptx: str, memory: Array, parameters: Sequence[list[int | float] | None], grid: int, block: int,
         cluster: int, order: WarpOrder,
@@ -171,6 +176,7 @@ class _Machine(Numbers):
         flat, at = self._bytes(space, operands[1])
         targets = operands[0].strip("{}").replace(" ", "").split(",")
         assert not (at % (size * len(targets))).any(), "misaligned load"
+        assert flat is not self.memory or self.readable[_bytes_from(at, size * len(targets))].all(), "read elsewhere"
         for i, target in enumerate(targets):
             each = flat[_bytes_from(at + size * i, size)].view(f"<{'i' if kind[0] == 's' else 'u'}{size}")
             self.write(target, each[:, 0].astype(np.int64).view(np.uint64))
@@ -296,7 +302,9 @@ class _Machine(Numbers):
         byte = np.arange(width)
         is_read = byte < sizes.astype(np.int64)[:, None]
         copied = np.zeros(is_read.shape, np.uint8)
-        copied[is_read] = self.memory[(sources[:, None] + byte)[is_read]]
+        read = (sources[:, None] + byte)[is_read]
+        assert self.readable[read].all(), "copied from elsewhere"
+        copied[is_read] = self.memory[read]
         self.shared.reshape(-1)[places[:, None] + byte] = _UNKNOWN
         self.copies.append((self.active, self.groups[self.active], places, copied))
 
@@ -373,8 +381,10 @@ class _Machine(Numbers):
     def _do_vote(self, modifiers: list[str], operands: tuple[str, ...]) -> None:
         assert self.active.size % 32 == 0, "a warp is not together"
         votes = self.read(operands[1], 1).astype(np.uint64)
-        if modifiers == ["sync", "any", "pred"]:
-            self.write(operands[0], np.repeat(votes.reshape(-1, 32).any(axis=1), 32), 1)
+        if modifiers[1:] in (["any", "pred"], ["all", "pred"]):
+            of_warps = votes.reshape(-1, 32).astype(bool)
+            found = of_warps.any(axis=1) if modifiers[1] == "any" else of_warps.all(axis=1)
+            self.write(operands[0], np.repeat(found, 32), 1)
             return
         assert modifiers == ["sync", "ballot", "b32"]
         bits = votes << (self.active % 32).astype(np.uint64)

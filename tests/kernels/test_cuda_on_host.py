@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from cute_on_host import assert_same, make_arrays, run_on_cpu, run_on_host
+from jitnorm.kernels.arguments import WIDEST_ACCESS, TensorArgument
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 from numpy.typing import NDArray
@@ -110,6 +111,33 @@ TOGETHER = (
 def test_chunks_that_lanes_store_together_are_those_of_the_cpu(text: str, target: Target) -> None:
     for kind in ("spiky", "nan"):
         assert_same(KernelConfig.parse(text), target, 5, kind, is_cuda=True)
+
+
+# Of whole chunks, of rows that end within one, in lanes of several rows, and of gates.
+UNALIGNED = (
+    "rmsnorm:hidden_size=1024,vector_bytes=2,residual=true",
+    "rmsnorm:hidden_size=384,vector_bytes=2,residual=true,quant=e2m1/16/e4m3,schedule=1x1p4n24",
+    "rmsnorm:hidden_size=1000,vector_bytes=4,weight=float32,quant=e4m3/row/f32",
+    "rmsnorm:hidden_size=1056,input=float32,weight=float32,vector_bytes=4,bias=true",
+    "layernorm:hidden_size=1029,vector_bytes=1,weight=float32,quant=int8/tensor/f32",
+    "quantize:hidden_size=896,input=float32,vector_bytes=4,activation=silu,schedule=1x1p4n56",
+    "quantize:hidden_size=512,input=float16,vector_bytes=2,gate_columns=512,quant=e4m3/128/f32",
+    "quantize:hidden_size=104,input=float32,vector_bytes=8,quant=e4m3/row/f32",
+    "quantize:hidden_size=512,input=float8_e4m3fn,vector_bytes=1,quant=e2m1/16/e4m3/linear/given",
+)
+
+
+@pytest.mark.parametrize("moves_all", [False, True])
+@pytest.mark.parametrize(("text", "target"), [*product(UNALIGNED, (HOPPER,)), *product(UNALIGNED[::3], (AMPERE,))])
+def test_rows_at_any_address_are_those_of_the_cpu(text: str, target: Target, moves_all: bool) -> None:
+    config = KernelConfig.parse(text)
+
+    def place(argument: TensorArgument) -> int:
+        is_moved = argument.chunk_bytes > 0 if moves_all else argument.is_strided and not argument.is_output
+        return 7 * argument.access_bytes(config.vector_bytes) % WIDEST_ACCESS if is_moved else 0
+
+    for kind in ("spiky", "nan"):
+        assert_same(config, target, 5, kind, is_cuda=True, place=place)
 
 
 GIVEN = (

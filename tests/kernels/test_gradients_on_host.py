@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from jitnorm.kernels.arguments import WIDEST_ACCESS, TensorArgument
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
@@ -55,6 +56,30 @@ def test_gradients_are_those_of_the_cpu(rows: int, text: str, target: Target) ->
         text = text.replace(",pdl=true", "")
     for kind in ("random", "inf") if rows > 9 else ("random", "nan", "spiky"):
         assert_same(KernelConfig.parse(f"{text},backward=true"), target, rows, kind, is_cuda=True)
+
+
+# In pairs, in float32, in lanes of several rows, in shared memory with the weight, and with chunks that are not whole.
+UNALIGNED = [
+    (5, "rmsnorm:hidden_size=1024,vector_bytes=2"),
+    (5, "rmsnorm:hidden_size=1111,vector_bytes=2,residual=true"),
+    (3, "layernorm:hidden_size=3040,input=float32,weight=float32,vector_bytes=4"),
+    (70, "layernorm:hidden_size=100,weight=float32,vector_bytes=8"),
+    (70, "rmsnorm:hidden_size=16,vector_bytes=2,bias=true"),
+    (2, "layernorm:hidden_size=26000,weight=float32,vector_bytes=4"),
+    (5, "rmsnorm:hidden_size=1152,vector_bytes=4,frozen=true"),
+]
+
+
+@pytest.mark.parametrize("moves_all", [False, True])
+@pytest.mark.parametrize(("rows", "text"), UNALIGNED)
+def test_gradients_of_rows_at_any_address_are_those_of_the_cpu(rows: int, text: str, moves_all: bool) -> None:
+    config = KernelConfig.parse(f"{text},backward=true")
+
+    def place(argument: TensorArgument) -> int:
+        is_moved = argument.chunk_bytes > 0 if moves_all else argument.is_strided and not argument.is_output
+        return 7 * argument.access_bytes(config.vector_bytes) % WIDEST_ACCESS if is_moved else 0
+
+    assert_same(config, Target("sm_90a"), rows, "random", is_cuda=True, place=place)
 
 
 @pytest.mark.parametrize(("rows", "text"), [(1030, "rmsnorm:hidden_size=1040"), (9000, "layernorm:hidden_size=1040")])

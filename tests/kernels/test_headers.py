@@ -62,6 +62,8 @@ CONFIGS = [
         "layernorm:hidden_size=4096,residual=true,backward=true",
         "rmsnorm:hidden_size=262144,backward=true",
         "sum_rows:hidden_size=4096,input=float32",
+        "rmsnorm:hidden_size=4097,vector_bytes=1,residual=true,quant=e4m3/row/f32",
+        "layernorm:hidden_size=1000,vector_bytes=8,backward=true",
     )
 ]
 SCHEDULED = [

@@ -108,6 +108,20 @@ def test_on_hopper_many_short_rows_stay_in_registers(text: str, tmp_path: Path) 
     assert_no_local_memory(f"{text},many_rows=true", "sm_90a", tmp_path)
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rmsnorm:hidden_size=4096,vector_bytes=2,residual=true",
+        "layernorm:hidden_size=4097,weight=float32,vector_bytes=2",
+        "quantize:hidden_size=8188,input=float32,vector_bytes=4,quant=e4m3/row/f32",
+        "rmsnorm:hidden_size=4096,vector_bytes=2,backward=true",
+    ],
+)
+def test_rows_at_any_address_are_shifted_in_registers(text: str, target: str, tmp_path: Path) -> None:
+    assert_no_local_memory(text, target, tmp_path)
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_100a"])
 def test_heads_are_turned_in_registers(target: str, tmp_path: Path) -> None:
     """Runs of angles that are as wide as an access are loaded with one access."""
