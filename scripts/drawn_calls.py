@@ -15,7 +15,6 @@ import random
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from statistics import geometric_mean
@@ -24,9 +23,10 @@ from typing import Any
 import torch
 from jitnorm.kernels.dtypes import DTYPES
 
+from jitnorm.bench.measure import copy_time, keeping
 from jitnorm.bench.measured import MATRICES, Measured, op_of
 from jitnorm.bench.tensors import Tensors
-from jitnorm.bench.timing import buffer_count, copy_calls, device_time
+from jitnorm.bench.timing import buffer_count, device_time
 from jitnorm.catalogue import OPS
 from jitnorm.catalogue.op import Op
 
@@ -119,28 +119,12 @@ def measure(call: DrawnCall, device: str, number: int) -> Found:
     new, moved = Tensors(device), call.op.bytes_at(call.rows, call.hidden_size)
     torch.manual_seed(number)
     written = _digest(call.op.make(new, call.rows, call.hidden_size))
-    calls = [_keeping(call.op.make(new, call.rows, call.hidden_size)) for _ in range(buffer_count(moved))]
+    calls = [keeping(call.op.make(new, call.rows, call.hidden_size)) for _ in range(buffer_count(moved))]
     taken = device_time(calls, device, _REPLAYS)
     return {
         "call": str(call), "address": call.address, "digest": written, "us": taken,
-        "share": _copy_time(round(moved, -5) or moved, device) / taken,
+        "share": copy_time(round(moved, -5) or moved, device) / taken,
     }  # fmt: skip
-
-
-@cache
-def _copy_time(moved: int, device: str) -> float:
-    return device_time(copy_calls(moved, Tensors(device)), device, _REPLAYS)
-
-
-def _keeping(call: Any) -> Any:
-    """The call, whose results stay until it is made again; otherwise all would be written to the same memory."""
-    kept: list[Any] = []
-
-    def make_and_keep() -> None:
-        kept.clear()
-        kept.append(call())
-
-    return make_and_keep
 
 
 def _digest(call: Any) -> int:

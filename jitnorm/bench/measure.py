@@ -47,7 +47,7 @@ def measure(
         if leave_out and _MEMORY * op_bytes > memory(device):
             leave_out(f"{at}: takes {_MEMORY * op_bytes / 1e9:.0f} GB")
             continue
-        copy = _copy_time(op_bytes, device)
+        copy = copy_time(op_bytes, device)
         for by, make in makers.items():
             try:
                 taken, host = _times(make, new, m, h, op_bytes)
@@ -62,7 +62,7 @@ def measure(
 def measure_again(row: Row, device: str, values: str) -> Row:
     """Repeat jitnorm's measurement, and that of the copy of its bytes."""
     op = op_named(row.op)
-    _copy_time.cache_clear()
+    copy_time.cache_clear()
     return next(measure(op, [row.shape], {JITNORM: op.make}, device, values=values))
 
 
@@ -70,12 +70,12 @@ def _times(make: Maker, new: Tensors, m: int, h: int, op_bytes: int) -> tuple[fl
     """Measure the time on the device and on the host."""
     from jitnorm.bench.timing import buffer_count, device_time, host_time
 
-    calls = [_keeping(make(new, m, h)) for _ in range(buffer_count(op_bytes))]
+    calls = [keeping(make(new, m, h)) for _ in range(buffer_count(op_bytes))]
     taken = device_time(calls, new.device)
     return taken, host_time(calls[0], taken) if new.device == "cuda" else taken
 
 
-def _keeping(call: Call) -> Call:
+def keeping(call: Call) -> Call:
     """Wrap a call so that it keeps its results until it is made again.
 
     Otherwise, calls that allocate, such as all of quack's, would write the same memory one after another, which then
@@ -91,7 +91,7 @@ def _keeping(call: Call) -> Call:
 
 
 @cache
-def _copy_time(op_bytes: int, device: str) -> float:
+def copy_time(op_bytes: int, device: str) -> float:
     """Measure a copy, once for all ops that move as many bytes."""
     from jitnorm.bench.timing import copy_calls, device_time
 

@@ -9,7 +9,7 @@ import pytest
 from jitnorm.bench import peers, timing
 from jitnorm.bench.calls import Call
 from jitnorm.bench.cases import OPS, op_named, ops_named
-from jitnorm.bench.measure import _copy_time, measure
+from jitnorm.bench.measure import copy_time, measure
 from jitnorm.bench.measured import Measured
 from jitnorm.bench.more_cases import MORE_OPS
 from jitnorm.bench.shapes import NAMED, Shapes
@@ -121,7 +121,7 @@ def timer(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return float(len(calls))
 
     monkeypatch.setattr(timing, "device_time", device_time)
-    _copy_time.cache_clear()
+    copy_time.cache_clear()
     return timed
 
 
