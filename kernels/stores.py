@@ -34,9 +34,9 @@ def stores_together(config: KernelConfig, schedule: RowSchedule) -> bool:
 def shifts_stores(config: KernelConfig) -> bool:
     """Whether lanes shift chunks and codes that are not aligned, and store them in accesses that are.
 
-    All lanes of a warp take part, which may not come together in other ops. In accesses as narrow as the addresses
-    allow, each lane would write a part of a sector at a time: add + RMSNorm to NVFP4 of 45536 x 128 reached 0.19 of a
-    copy.
+    All lanes of a warp must take part, which ops on heads, streams and ranks do not ensure. In accesses as narrow as
+    addresses allow, each lane would write a part of a sector at a time: add + RMSNorm to NVFP4 of 45536 x 128 reached
+    0.19 of a copy.
     """
     return not (config.rope or config.second_size or config.streams or config.all_reduce)
 

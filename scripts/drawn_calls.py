@@ -32,9 +32,9 @@ from jitnorm.catalogue.op import Op
 
 Found = dict[str, Any]
 """A call and what was measured, as JSON."""
-# Powers of two: elements of a call, and of its rows.
+# The least and the most elements of a call, and of a row, as exponents of two.
 _ELEMENTS, _LENGTHS = (21.0, 25.0), (7.0, 14.5)
-# Bytes to which inputs are aligned; 0 for those of a length that is no multiple of 16, and no other reason.
+# Bytes to which inputs are aligned; 0 for lengths that are no multiple of 16, whose rows are aligned as these allow.
 _ADDRESSES = (16, 16, 16, 8, 4, 2, 0)
 _QUANTS = ("fp8", "fp8_token", "fp8_group", "int8_token", "nvfp4", "mxfp4", "mxfp8", "e4m3/64/f32", "e2m1/32/e4m3")
 _REPLAYS = 5
@@ -49,7 +49,7 @@ class DrawnCall:
         op: the op with its choices.
         rows: rows of its input.
         hidden_size: elements of each.
-        address: bytes to which inputs are aligned, 0 for odd lengths.
+        address: bytes to which inputs are aligned; 0 for lengths that are no multiple of 16.
     """
 
     op: Measured
@@ -158,7 +158,7 @@ def report(found: list[Found], before: dict[str, Found]) -> bool:
         share = geometric_mean(each["share"] for each in at)
         of = [each["us"] / before[each["call"]]["us"] for each in at if each["call"] in before]
         took = f", {geometric_mean(of):.3f} of the time before, {max(of):.2f} at most" if of else ""
-        where = f"by {address}" if address else "odd"
+        where = f"by {address}" if address else "of other lengths"
         print(f"{where}: {len(at)} calls, {share:.3f} of a copy in the mean{took}")
     differ = [call for each in found if (call := each["call"]) in before and each["digest"] != before[call]["digest"]]
     for call in differ:

@@ -1,5 +1,4 @@
-// Words at addresses that need not be aligned: they are loaded and stored in accesses of 16 bytes that are, and
-// shifted.
+// Words at any address, loaded and stored in aligned accesses of 16 bytes and shifted in between.
 #pragma once
 
 #include "chunk.cuh"
@@ -14,8 +13,8 @@ JITNORM_INLINE void drop_words_if(bool is_dropped, UInt32 (&words)[kWords]) {
   for (int i = 0; i + kDropped < kWords; ++i) words[i] = is_dropped ? words[i + kDropped] : words[i];
 }
 
-// Loads on a condition, in assembly, because they would else be branches, before which the compiler shifts one chunk
-// instead of requesting the next.
+// Loads on a condition. In assembly, because the compiler would turn it into a branch, and shift one chunk before it
+// requests the next.
 JITNORM_INLINE void load_if(bool condition, const void* from, uint4& to) {
   asm volatile(
       "{\n.reg .pred is_wanted;\nsetp.ne.s32 is_wanted, %5, 0;\n"
@@ -59,8 +58,9 @@ JITNORM_INLINE void shift_words(UInt32 (&loaded)[kLoaded], int past, UInt32 (&wo
   }
 }
 
-// The bytes before an address, after the last aligned 16 before it; zeros for the others. What of 8, 4, 2 and 1 bytes
-// they do not consist of is loaded from 16 bytes before, which keeps conditions few: there are seven predicates.
+// The bytes of an aligned 16 that precede an address within it; zeros for the others. They consist of some of 8, 4, 2
+// and 1 bytes. The rest of these are loaded from 16 bytes before and dropped, so that one condition serves all: a
+// thread has only seven predicates.
 template <int kAccessBytes>
 JITNORM_INLINE void load_rest(bool condition, const void* end, UInt32 (&words)[4]) {
   const int count = bytes_past_aligned(end);
@@ -80,8 +80,8 @@ JITNORM_INLINE void load_rest(bool condition, const void* end, UInt32 (&words)[4
 }
 
 // Loads words from an address that need not be aligned, `left` bytes before the end of a row of more than 16, in
-// aligned accesses of 16 bytes. None past the row is read, though some before it may be; zeros take the place of words
-// past it. If rows do not end anywhere, all or none of the words are there.
+// aligned accesses of 16 bytes. Nothing past the row is read, though bytes before it may be; words past it are zero.
+// Unless rows may end anywhere, all or none of the words are there.
 template <int kAccessBytes, bool kEndsAnywhere, int kWords>
 JITNORM_INLINE void load_unaligned(UInt32 (&words)[kWords], const UInt8* end_of_row, int left) {
   constexpr int kAccesses = kWords / 4, kBytes = 16 * kAccesses;
@@ -121,9 +121,9 @@ JITNORM_INLINE void store_bytes_between(UInt8* aligned, const UInt32 (&words)[4]
   }
 }
 
-// Stores the words of each lane that has some, to an address that need not be aligned. Lanes next to each other in
-// memory store aligned 16 bytes, the first of which begin in the lane before; what none has as a whole is stored alone.
-// Every lane of the warp takes part.
+// Stores the words of each lane that has some to any address, in aligned accesses of 16 bytes. The first may begin with
+// bytes of the lane before, if they precede a lane's in memory; accesses that no lane has as a whole are stored in
+// pieces. Every lane of the warp takes part.
 template <int kWords>
 JITNORM_INLINE void store_unaligned(UInt8* to, const UInt32 (&words)[kWords], bool is_there) {
   const int lane = threadIdx.x % 32, past = bytes_past_aligned(to);

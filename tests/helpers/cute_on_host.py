@@ -53,6 +53,18 @@ def _aligned(argument: TensorArgument) -> int:
     return 0
 
 
+def as_narrow_as_allowed(config: KernelConfig, *, moves_all: bool) -> Place:
+    """Places at addresses that are aligned no further than a configuration says: of inputs, or also of parameters and
+    outputs.
+    """
+
+    def place(argument: TensorArgument) -> int:
+        is_moved = argument.chunk_bytes > 0 if moves_all else argument.is_strided and not argument.is_output
+        return 7 * argument.access_bytes(config.vector_bytes) % WIDEST_ACCESS if is_moved else 0
+
+    return place
+
+
 @cache
 def ptx_of(config: KernelConfig, target: Target) -> str:
     from jitnorm.kernels.cute.build import build

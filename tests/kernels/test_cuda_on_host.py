@@ -7,8 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cute_on_host import assert_same, make_arrays, run_on_cpu, run_on_host
-from jitnorm.kernels.arguments import WIDEST_ACCESS, TensorArgument
+from cute_on_host import as_narrow_as_allowed, assert_same, make_arrays, run_on_cpu, run_on_host
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 from numpy.typing import NDArray
@@ -131,11 +130,7 @@ UNALIGNED = (
 @pytest.mark.parametrize(("text", "target"), [*product(UNALIGNED, (HOPPER,)), *product(UNALIGNED[::3], (AMPERE,))])
 def test_rows_at_any_address_are_those_of_the_cpu(text: str, target: Target, moves_all: bool) -> None:
     config = KernelConfig.parse(text)
-
-    def place(argument: TensorArgument) -> int:
-        is_moved = argument.chunk_bytes > 0 if moves_all else argument.is_strided and not argument.is_output
-        return 7 * argument.access_bytes(config.vector_bytes) % WIDEST_ACCESS if is_moved else 0
-
+    place = as_narrow_as_allowed(config, moves_all=moves_all)
     for kind in ("spiky", "nan"):
         assert_same(config, target, 5, kind, is_cuda=True, place=place)
 

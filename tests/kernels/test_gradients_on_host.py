@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from jitnorm.kernels.arguments import WIDEST_ACCESS, TensorArgument
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.target import Target
 
@@ -17,7 +16,7 @@ try:
 except ToolchainMissingError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-from cute_on_host import assert_same, make_arrays, run_on_host
+from cute_on_host import as_narrow_as_allowed, assert_same, make_arrays, run_on_host
 from expected import assert_same_bytes
 from warp_orders import Drawn, FirstAhead, NewOrder
 
@@ -74,11 +73,7 @@ UNALIGNED = [
 @pytest.mark.parametrize(("rows", "text"), UNALIGNED)
 def test_gradients_of_rows_at_any_address_are_those_of_the_cpu(rows: int, text: str, moves_all: bool) -> None:
     config = KernelConfig.parse(f"{text},backward=true")
-
-    def place(argument: TensorArgument) -> int:
-        is_moved = argument.chunk_bytes > 0 if moves_all else argument.is_strided and not argument.is_output
-        return 7 * argument.access_bytes(config.vector_bytes) % WIDEST_ACCESS if is_moved else 0
-
+    place = as_narrow_as_allowed(config, moves_all=moves_all)
     assert_same(config, Target("sm_90a"), rows, "random", is_cuda=True, place=place)
 
 
