@@ -113,9 +113,10 @@ struct RowSource<Combine::kAdd> {
 };
 
 #ifdef JITNORM_SANDWICH
-// The input and the residual as they are loaded, and their sum.
+// The input, the residual and the weight of their sum as they are loaded, and that sum.
 struct SandwichChunk {
   InputChunk input, residual;
+  WeightChunk weight;
   Chunk<float, 16> sum;
 };
 
@@ -156,17 +157,20 @@ struct RowSource<Combine::kSandwich> {
   JITNORM_INLINE void load(Held& h, int index) const {
     load_chunk(h.input, input, index);
     load_chunk(h.residual, residual, index);
-    if constexpr (!kHoldsRow) make(h, index);
+    if constexpr (!kHoldsRow) {
+      load_weight(h, index);
+      make(h, index);
+    }
   }
+
+  JITNORM_INLINE void load_weight(Held& h, int index) const { load_chunk(h.weight, weight, index); }
 
   // What lies past the row is zero, whatever the statistic.
   JITNORM_INLINE void make(Held& h, int index) const {
-    WeightChunk w;
-    load_chunk(w, weight, index);
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) {
       const float value =
-          normalized_sum(value_of(h.input, i), rstd, factor_of(value_of(w, i)), value_of(h.residual, i));
+          normalized_sum(value_of(h.input, i), rstd, factor_of(value_of(h.weight, i)), value_of(h.residual, i));
       h.sum.elements[i] = is_there(index, i) ? value : 0.0f;
     }
   }

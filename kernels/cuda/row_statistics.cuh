@@ -15,6 +15,13 @@ JITNORM_INLINE void store_sums(Rows& of) {
 }
 
 #ifdef JITNORM_SUMS_FIRST
+// Loads the weight of a chunk's first norm, if a sum with that is normalized in turn.
+JITNORM_INLINE void load_input_weight(Row& row, int slot) {
+#ifdef JITNORM_SANDWICH
+  row.source.load_weight(row.held[slot], row.index(slot));
+#endif
+}
+
 // Computes the rows from what is loaded, after a sum over that; every thread of the block takes part.
 JITNORM_INLINE void make_rows(const Arguments& a, Rows& of, int warp, int lane) {
   RowSums sums;
@@ -26,14 +33,20 @@ JITNORM_INLINE void make_rows(const Arguments& a, Rows& of, int warp, int lane) 
       forget_unpacked(h);
     });
   }
+  JITNORM_UNROLL
+  for (int r = 0; kLoadsWeightInFlight && r < kRowsAtOnce; ++r) {
+    JITNORM_UNROLL
+    for (int j = 0; j < kChunkSlots; ++j) load_input_weight(of.rows[r], j);
+  }
   sums.total(totals, lane);
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
     Row& row = of.rows[r];
     row.source.take_sum(a, row.number, totals[r]);
-    if constexpr (kHoldsRow) {
-      JITNORM_UNROLL
-      for (int j = 0; j < kChunkSlots; ++j) row.source.make(row.held[j], row.index(j));
+    JITNORM_UNROLL
+    for (int j = 0; kHoldsRow && j < kChunkSlots; ++j) {
+      if constexpr (!kLoadsWeightInFlight) load_input_weight(row, j);
+      row.source.make(row.held[j], row.index(j));
     }
   }
 }

@@ -360,3 +360,20 @@ def test_the_exact_square_root_of_a_number_in_the_normal_range_takes_the_same_st
         re.sub(r"\s+", " ", each).replace(".reuse", "") for each in found[first : first + len(ROOT_STEPS)]
     )
     assert re.fullmatch(" ; ".join(ROOT_STEPS), steps), steps
+
+
+@pytest.mark.parametrize("quant", ["none", "e2m1/16/e4m3"])
+@pytest.mark.parametrize("schedule", ["11x1wq", "6x2wq"])
+def test_a_sum_with_a_norm_waits_for_no_weight(quant: str, schedule: str, tmp_path: Path) -> None:
+    """That of the first norm is requested before the first sum is known, that of the second before the second."""
+    chunks = RowSchedule.parse(schedule).chunks_per_lane
+
+    def loads_by_barriers(schedule: str) -> list[int]:
+        text = f"rmsnorm:hidden_size=5376,residual=true,sandwich=true,quant={quant},schedule={schedule}"
+        assert_no_local_memory(text, "sm_90a", tmp_path)
+        kinds = [opcode[:3] for opcode in opcodes(text, "sm_90a", tmp_path)]
+        parts = " ".join(kinds).split("BAR")
+        return [part.count("LDG") for part in parts]
+
+    assert loads_by_barriers(schedule) == [6 * chunks, 2 * chunks, 0]  # the row and a weight, the other weight
+    assert loads_by_barriers(schedule.replace("w", "")) == [4 * chunks, 2 * chunks, 2 * chunks]
