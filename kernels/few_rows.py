@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .config import KernelConfig
+from .early_activations import activating_early
 from .numerics import ceil_div, round_up
 from .registers import (
     groups_of,
@@ -59,7 +60,8 @@ def few_rows_schedule(config: KernelConfig, target: Target, row_class: str) -> s
         >>> few_rows_schedule(KernelConfig("rmsnorm", 18432), hopper, "fewest")
         '40x1wuqlb8'
     """
-    schedule = _schedule_of_class(config, target, row_class)
+    found = _schedule_of_class(config, target, row_class)
+    schedule = None if found is None else activating_early(config, found)
     return "" if schedule is None or why_unfit(config, target, schedule) else str(schedule)
 
 

@@ -46,6 +46,7 @@ CONDITIONS = {
     "JITNORM_PAGES": "Encoding::kPages",  # keys and values are inserted into pages of caches
     "JITNORM_FINISHES": "Finish kFinish",  # a norm goes through another step before it is encoded
     "JITNORM_GATES": "kGateAccessBytes",  # gates are a separate tensor
+    "JITNORM_ACTIVATES_EARLY": "kActivatesEarly = true",  # before the statistic of their norm is known
     "JITNORM_TURNS": "kWeightRows",  # rows cycle through the rows of the weight
     "JITNORM_WEIGHTS": "kWeights",  # a norm is multiplied by several weights, each for a separate output
     "JITNORM_SHARES_PARAMETERS": "kSharedChunks",  # persistent blocks have the parameters in shared memory

@@ -60,6 +60,8 @@ class RowSchedule:
         tabulates: (m) whether blocks are persistent, `resident_blocks` of them, look activations up in a table in their
             shared memory, and request their next rows into registers while they work on others; see
             kernels/tabulated_rows.py.
+        activates_early: (z) whether the activations of a norm's gates, often named z, are computed before its statistic
+            is known; see kernels/early_activations.py.
         rows_at_once: (r) rows that threads process together, loading the weight once for all of them.
         rows_per_block: (p) rows that share a block, each with its own threads.
         blocks_per_row: (b) blocks among which the warps of a row are divided: a cluster, unless they have nothing to
@@ -91,6 +93,7 @@ class RowSchedule:
     stays_resident: bool = _flag("k", "k to keep the parameters in persistent blocks")
     skips_chunks: bool = _flag("g", "g to skip groups past a row")
     tabulates: bool = _flag("m", "m to look activations up in a table")
+    activates_early: bool = _flag("z", "z to compute the activations of gates early")
     rows_at_once: int = _count("r", "[2-4]", 1, "r2 for two rows at once")
     rows_per_block: int = _count("p", r"[2-9]|[1-9]\d", 1, "p2 for two rows a block")
     blocks_per_row: int = _count("b", r"[2-9]|[1-9]\d", 1, "b2 for two blocks a row")

@@ -12,6 +12,7 @@ from .backward import backward_schedule
 from .config import KernelConfig
 from .copied_parameters import why_not_copied
 from .dtypes import DTYPES
+from .early_activations import activating_early, may_activate_early
 from .numerics import CHUNK_SIZE, ceil_div, round_up
 from .packed_rows import why_not_packed
 from .prenorm_rows import may_hold, prenorm_schedule
@@ -72,7 +73,10 @@ def row_schedule(config: KernelConfig, target: Target) -> RowSchedule:
         >>> row_schedule(KernelConfig("rmsnorm", 4096), Target("sm_90a")).threads
         128
     """
-    schedule = _named_schedule(config, target) if config.schedule else _schedule_by_rules(config, target)
+    if config.schedule:
+        schedule = _named_schedule(config, target)
+    else:
+        schedule = activating_early(config, _schedule_by_rules(config, target))
     if config.amax_parts and not config.schedule:
         return _amax_schedule(config, schedule)
     return for_ranks(config, target, schedule) if config.all_reduce else schedule
@@ -166,6 +170,8 @@ def _why_no_options(config: KernelConfig, schedule: RowSchedule) -> str:
         return "only norms signal dependents late, unless blocks are persistent"
     if schedule.signals_late and schedule.favours_latency and config.residual:
         return "with a residual, a schedule that favours latency signals dependents at once"
+    if schedule.activates_early and not may_activate_early(config):
+        return "only norms with gates in a tensor of their own compute activations early"
     if schedule.stays_shared and (not schedule.loads_ahead or schedule.keeps_unpacked or schedule.stores_sum_early):
         return "only rows that are loaded ahead stay in shared memory, where neither floats nor sums are kept"
     if config.amax_parts and (schedule.rows_at_once > 1 or schedule.is_persistent):

@@ -57,6 +57,8 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
         yield integer("kSharedChunks", shared_chunks(schedule))
     if schedule.copies_parameters:
         yield boolean("kCopiesParameters", True)
+    if schedule.activates_early:
+        yield boolean("kActivatesEarly", True)
     if schedule.tabulates:
         least, end = tabulated_bits()
         yield integer("kLeastTabulated", least)

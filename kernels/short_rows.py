@@ -235,7 +235,9 @@ def _signals_late(config: KernelConfig) -> bool:
 def _signalling_late(config: KernelConfig, usual: RowSchedule) -> RowSchedule:
     """The schedule of norms that signal dependents late: side by side in blocks that are not too small, else in warps.
 
-    Where a quarter of a warp would be idle otherwise, rows in small blocks stay as they are: they gain nothing.
+    Where a quarter of a warp would be idle otherwise, rows in small blocks stay as they are: they gain nothing, unless
+    they have activations. On an H200, 1.4 to 1.9 million elements of 368 and 384 columns of gated norms then take 0.88
+    of the time, of RMSNorm + SiLU 0.87.
     """
     if config.streams:
         return of_streams(config, replace(small_row_schedule(config), signals_late=True))
@@ -244,7 +246,7 @@ def _signalling_late(config: KernelConfig, usual: RowSchedule) -> RowSchedule:
         if usual.threads >= BLOCK_THREADS:
             return late
         if 2 * usual.lanes_per_row > WARP_LANES:
-            return usual
+            return late if config.activation or config.gate else usual
     lanes = next_power_of_two(chunks_of(config))
     return replace(
         late, prefetches_weight=config.combine != "branch", keeps_unpacked=keeps_unpacked(config), rows_at_once=1,

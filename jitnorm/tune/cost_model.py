@@ -163,6 +163,7 @@ def _features(config: KernelConfig, schedule: RowSchedule) -> tuple[float, ...]:
         schedule.copies_parameters,
         schedule.stays_resident,
         schedule.tabulates,
+        schedule.activates_early,
         schedule.skips_chunks,
         schedule.holds_row,
     )

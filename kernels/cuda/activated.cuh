@@ -127,37 +127,56 @@ JITNORM_INLINE void finish(const Held&, float (&y)[kChunkSize]) {
 #ifdef JITNORM_GATES
 typedef Chunk<Input, kGateAccessBytes> GateChunk;
 
-// Values and the gates of their norm, both held as they are loaded.
+// Values and the gates of their norm, both held as they are loaded, unless the gates give way to their activations.
 struct GatedChunk {
   InputChunk values;
   GateChunk gates;
+#ifdef JITNORM_ACTIVATES_EARLY
+  float activations[kChunkSize];
+#endif
 };
 
 JITNORM_INLINE float value_of(const GatedChunk& h, int i) { return value_of(h.values, i); }
+#ifdef JITNORM_ACTIVATES_EARLY
+JITNORM_INLINE void forget_unpacked(GatedChunk& h) { forget_unpacked(h.values); }
+#else
 JITNORM_INLINE void forget_unpacked(GatedChunk& h) {
   forget_unpacked(h.values);
   forget_unpacked(h.gates);
 }
+#endif
 
 template <>
 struct RoomForFloats<GatedChunk> {
   static constexpr bool kExists = true;
+#ifdef JITNORM_ACTIVATES_EARLY
+  JITNORM_FORCE_INLINE static float& at(GatedChunk& h, int i) { return h.activations[i]; }
+#else
   JITNORM_FORCE_INLINE static float& at(GatedChunk& h, int i) {
     constexpr int kOfValues = InputChunk::kBytes / 4;
     return i < kOfValues ? h.values.floats[i] : h.gates.floats[i - kOfValues];
   }
+#endif
 };
 
 #ifdef JITNORM_FINISHES
 // Its product with the activations of gates.
-JITNORM_INLINE void finish(const GatedChunk& h, float (&y)[kChunkSize]) {
-  float gates[kChunkSize];
-  activate(h.gates, gates);
+JITNORM_INLINE void multiply(const float (&activations)[kChunkSize], float (&y)[kChunkSize]) {
   JITNORM_UNROLL
   for (int i = 0; i < kChunkSize; i += kPacked) {
-    unpack(rounded_finish(mul_rn(packed_at(y + i), packed_at(gates + i))), y + i);
+    unpack(rounded_finish(mul_rn(packed_at(y + i), packed_at(activations + i))), y + i);
   }
 }
+
+#ifdef JITNORM_ACTIVATES_EARLY
+JITNORM_INLINE void finish(const GatedChunk& h, float (&y)[kChunkSize]) { multiply(h.activations, y); }
+#else
+JITNORM_INLINE void finish(const GatedChunk& h, float (&y)[kChunkSize]) {
+  float activations[kChunkSize];
+  activate(h.gates, activations);
+  multiply(activations, y);
+}
+#endif
 #endif
 
 // The input, times the activations of gates.
@@ -197,10 +216,17 @@ struct RowSource<Combine::kBeside> {
     return {a.input + row_offset(row, a.extents, a.input_strides), a.gate + row_offset(row, a.extents, a.gate_strides)};
   }
 
+#ifdef JITNORM_ACTIVATES_EARLY
+  JITNORM_INLINE void load(Held& h, int index) const {
+    load_chunk(h.gates, gate, index);
+    load_chunk(h.values, input, index);
+  }
+#else
   JITNORM_INLINE void load(Held& h, int index) const {
     load_chunk(h.values, input, index);
     load_chunk(h.gates, gate, index);
   }
+#endif
 
   JITNORM_INLINE void store_sum(const Held&, int) const {}
 };

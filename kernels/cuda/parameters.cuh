@@ -15,10 +15,14 @@ constexpr int kHeldChunks = kHoldsRow ? kChunkSlots : 1;
 // have none.
 constexpr bool kFillsLanes = kRowsPerBlock == 1 && kHiddenSize == kChunkSlots * kThreadsPerRow * kChunkSize;
 // Bytes of a chunk from one pass to the next.
+#ifdef JITNORM_ACTIVATES_EARLY
+constexpr int kLongHeldBytes = sizeof(InputChunk) + kChunkSize * sizeof(float);
+#else
 #ifdef JITNORM_SANDWICH
 constexpr int kLongHeldBytes = 2 * sizeof(InputChunk);  // in whose place the sum is held
 #else
 constexpr int kLongHeldBytes = kStaysShared ? 0 : sizeof(HeldChunk);
+#endif
 #endif
 
 // Of the parameters of a chunk.

@@ -66,6 +66,16 @@ JITNORM_INLINE void load_scales(const Arguments& a, Rows& of) {
 }
 #endif
 
+#ifdef JITNORM_ACTIVATES_EARLY
+// Computes the activations of gates, which arrive before the values that the statistics wait for.
+JITNORM_INLINE void activate_gates(Rows& of) {
+  JITNORM_UNROLL
+  for (int r = 0; r < kRowsAtOnce; ++r) {
+    visit_chunks(of.rows[r], [](HeldChunk& h, int) { activate(h.gates, h.activations); });
+  }
+}
+#endif
+
 // The rows' means. Calls meanwhile() once each thread has gone through its chunks.
 template <typename Visit>
 JITNORM_INLINE void find_means(Rows& of, RowSums& sums, int warp, int lane, Visit meanwhile) {
@@ -89,6 +99,9 @@ template <typename Visit>
 JITNORM_INLINE void find_statistics(const Arguments& a, Rows& of, int warp, int lane, Visit meanwhile) {
 #ifdef JITNORM_SUMS_FIRST
   make_rows(a, of, warp, lane);
+#endif
+#ifdef JITNORM_ACTIVATES_EARLY
+  activate_gates(of);
 #endif
   RowSums sums = sums_of_turn(of.turn);
   float totals[kRowsAtOnce];

@@ -29,6 +29,7 @@ SHARED_MODULES = (
     "config_text.py",
     "copied_parameters.py",
     "dtypes.py",
+    "early_activations.py",
     "entry_point.py",
     "extents.py",
     "factor_blocks.py",

@@ -34,7 +34,7 @@ OPS = (
 _SIZES = (384, 512, 768, 1024, 1152, 1536, 1552, 2048, 2304, 3072, 4112)
 _OPTIONS = (
     "prefetches_weight", "stores_sum_early", "keeps_unpacked", "takes_fast_path", "favours_latency", "signals_late",
-    "splits_chunks", "copies_parameters",
+    "splits_chunks", "copies_parameters", "activates_early",
 )  # fmt: skip
 
 

@@ -117,6 +117,7 @@ FINISHED = [
         "rmsnorm:hidden_size=4096,activation=silu,activates_norm=true,rounding=hf",
         "rmsnorm:hidden_size=4096,gate=norm,activation=sigmoid",
         "rmsnorm:hidden_size=4096,gate=norm,rounding=hf",
+        "rmsnorm:hidden_size=4096,gate=norm,quant=e4m3/row/f32",
         "rmsnorm:hidden_size=4096,gate=input,weight_rows=2",
         "rmsnorm:hidden_size=4096,gate=input,weight_rows=2,amax_parts=256",
         "rmsnorm:hidden_size=4096,gate=input,rounding=hf",

@@ -21,7 +21,7 @@ AMPERE, HOPPER = Target("sm_80"), Target("sm_90a")
 
 def schedules() -> st.SearchStrategy[RowSchedule]:
     """All schedules that have a name."""
-    counts, flags = st.integers(1, 99), st.tuples(*[st.booleans()] * 13)
+    counts, flags = st.integers(1, 99), st.tuples(*[st.booleans()] * 14)
     numbers = st.tuples(
         st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4, 8]), st.integers(0, 99)
     )

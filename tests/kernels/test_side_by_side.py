@@ -66,7 +66,14 @@ def test_rows_that_meet_lie_so_where_a_quarter_of_the_lanes_would_be_idle(text: 
         ("rmsnorm:hidden_size=320", "1x1wqp8n20", "1x1wqdp8n20", "1x1wqp8n20"),
         ("rmsnorm:hidden_size=192,quant=e4m3/32/ue8m0", "1x1wuqp8n12", "1x1wuqdp8n16", "1x3wup32n4"),
         ("rmsnorm:hidden_size=320,residual=true", "1x1wqp8n20", "1x1wqdp8n20", "1x1wqp8n20"),
-        ("rmsnorm:hidden_size=384,gate=norm", "1x1wqp4n24", "", "1x1wqp4n24"),
+        # Blocks of 96 threads signal late where there are activations; many rows compute those of gates early.
+        ("rmsnorm:hidden_size=384,gate=norm", "1x1wqp4n24", "1x1wqdp4n24", "1x1wqzp4n24"),
+        ("rmsnorm:hidden_size=384,gate=norm,quant=e4m3/tensor/f32", "1x1wqp4n24", "1x1wqdp4n24", "1x1wqzp4n24"),
+        ("rmsnorm:hidden_size=384,activation=silu,activates_norm=true", "1x1wuqp4n24", "1x1wuqdp4n24", "1x3wp16n8"),
+        ("rmsnorm:hidden_size=384,quant=e2m1/16/e4m3", "1x1wuqp4n24", "", "1x3wqkp16o4n8"),
+        ("rmsnorm:hidden_size=384,residual=true,sandwich=true", "1x1wp4", "1x1wqdp4", "1x1wqp4n24"),
+        # The parameters of a sum with a branch are loaded late, because they take registers.
+        ("layernorm:hidden_size=384,weight=float32,residual=true,branch_gate=true", "1x1wp4", "1x1qdp4", "1x1qp4n24"),
         # The scale of a row is found after its statistic.
         ("rmsnorm:hidden_size=320,quant=e2m1/16/e4m3/linear/row", "1x1wp4", "1x1wqdp8n20", "1x3wp16n8"),
         ("rmsnorm:hidden_size=320,quant=e4m3/row/f32", "1x1wuqp8n20", "1x1wuqdp4", "1x3wup16n8"),
