@@ -18,7 +18,6 @@ from .registers import (
     MOST_RESIDENT_THREADS,
     groups_of,
     have_room_for_row,
-    held_bytes,
     residents_of,
     with_room_for_weight,
 )
@@ -38,8 +37,6 @@ MOST_CANDIDATES = 96
 _MEETING = "1f64wuq 1f64wq 2f64wuq 2f64wq 3f64wuq 3f64q 1f64q 2f64q 1f128wuq 1f128wq 3f128q 1f64 2f64"
 # With more chunks per lane, the floats of chunks leave room for too few threads.
 _MOST_UNPACKED_CHUNKS = 2
-# Shorter rows lose by staying in shared memory: RMSNorm of 8192 columns, 13 %.
-_SHARED_GROUPS = 32
 # More chunks per lane leave too few threads; longer rows have no choice.
 _MOST_CHUNKS = 4
 # Warps of blocks only for rows that leave none of them idle: on an H200, SwiGLU to FP8 groups of 192 and 384 rows takes
@@ -194,12 +191,9 @@ def _of_gates(config: KernelConfig) -> Iterator[RowSchedule]:
 
 
 def _loading_ahead(config: KernelConfig, target: Target) -> Iterator[RowSchedule]:
-    """Persistent blocks that load a row ahead; long rows may stay in shared memory."""
+    """Persistent blocks that load a row ahead."""
     for split in _splits(groups_of(config)):
-        early = replace(split, prefetches_weight=True)
-        yield with_room_for_weight(config, loading_ahead(config, target, early))
-        if groups_of(config) >= _SHARED_GROUPS and held_bytes(config) == 2:
-            yield with_room_for_weight(config, loading_ahead(config, target, replace(early, stays_shared=True)))
+        yield with_room_for_weight(config, loading_ahead(config, target, replace(split, prefetches_weight=True)))
 
 
 def _splits(groups: int) -> list[RowSchedule]:

@@ -30,22 +30,19 @@ def groups_of(config: KernelConfig) -> int:
     return ceil_div(config.encoded_size, CHUNK_SIZE * GROUP_CHUNKS)
 
 
-def has_room_for_weight(
-    config: KernelConfig, chunks_per_lane: int, stays_shared: bool = False, activates_early: bool = False
-) -> bool:
-    """Whether a lane has room for the weight of so many chunks, plus the chunks unless they are in shared memory."""
+def has_room_for_weight(config: KernelConfig, chunks_per_lane: int, activates_early: bool = False) -> bool:
+    """Whether a lane has room for so many chunks and their weight."""
     if not config.normalizes or chunks_per_lane > CHUNKS_AT_ONCE:
         return False
     of_parameters = config.weights * DTYPES[config.weight].bytes + 8 * config.modulation_bias
     held = DTYPES[config.input].bytes + DTYPES["float32"].bytes if activates_early else held_bytes(config)
-    element_bytes = of_parameters + (0 if stays_shared else held)
-    return chunks_per_lane * CHUNK_SIZE * element_bytes <= MAX_PREFETCHED_BYTES
+    return chunks_per_lane * CHUNK_SIZE * (of_parameters + held) <= MAX_PREFETCHED_BYTES
 
 
 def with_room_for_weight(config: KernelConfig, schedule: RowSchedule) -> RowSchedule:
     """The effective schedule: without a weight, or room for it, none is loaded early."""
-    chunks, is_shared, is_early = schedule.chunks_per_lane, schedule.stays_shared, schedule.activates_early
-    if schedule.prefetches_weight and not has_room_for_weight(config, chunks, is_shared, is_early):
+    has_room = has_room_for_weight(config, schedule.chunks_per_lane, schedule.activates_early)
+    if schedule.prefetches_weight and not has_room:
         return replace(schedule, prefetches_weight=False)
     return schedule
 

@@ -26,7 +26,7 @@ class RowSchedule:
     """How many threads share a row, and options for how they process it.
 
     Its text form is warps x chunks per lane, followed by a letter for each option: ``4x2``, ``8x1w``, ``14x1we``,
-    ``4x4r2``, ``8x1wu``, ``8x1wql``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``16x4waso2``, ``4x2uap6o1``,
+    ``4x4r2``, ``8x1wu``, ``8x1wql``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``4x2uap6o1``,
     ``8x1wko3``, ``4x2mp6o1``, ``1x3wp16n8``.
 
     Args:
@@ -47,8 +47,8 @@ class RowSchedule:
             threads have met for the statistic or later, not before; see kernels/signals.py.
         loads_ahead: (a) whether blocks are persistent, `resident_blocks` of them, and copy their next row to shared
             memory while they work on one.
-        stays_shared: (s) whether a row that was loaded ahead stays in shared memory for all passes, instead of in
-            registers.
+        stays_shared: (s) whether rows of which gradients are computed, and their weight, stay in shared memory for all
+            passes, instead of in registers.
         splits_chunks: (h) whether a lane has halves of two chunks, 16 lanes apart, instead of one chunk; see
             kernels/split_chunks.py.
         copies_parameters: (c) whether the parameters of a norm are copied to shared memory while the row is loaded,
@@ -87,7 +87,7 @@ class RowSchedule:
     favours_latency: bool = _flag("l", "l to favour latency")
     signals_late: bool = _flag("d", "d to signal dependents late")
     loads_ahead: bool = _flag("a", "a to load a row ahead")
-    stays_shared: bool = _flag("s", "s to leave it in shared memory")
+    stays_shared: bool = _flag("s", "s to leave rows of gradients in shared memory")
     splits_chunks: bool = _flag("h", "h to hold halves of chunks")
     copies_parameters: bool = _flag("c", "c to copy the parameters of a norm to shared memory")
     stays_resident: bool = _flag("k", "k to keep the parameters in persistent blocks")

@@ -51,7 +51,7 @@ def loading_ahead(config: KernelConfig, target: Target, split: RowSchedule) -> R
     if shares_parameters(config, ahead):
         return sharing_rows(config, target, ahead)
     is_heavy = split.chunks_per_lane * CHUNK_SIZE * held_bytes(config) > 4 * _HEAVY_REGISTERS
-    threads = _HEAVY_THREADS if is_heavy and not split.stays_shared else _STAYING_THREADS
+    threads = _HEAVY_THREADS if is_heavy else _STAYING_THREADS
     blocks = min(threads // (WARP_LANES * split.warps_per_row), target.shared_bytes // staged_row_bytes(config))
     return replace(ahead, resident_blocks=blocks)
 

@@ -172,8 +172,8 @@ def _why_no_options(config: KernelConfig, schedule: RowSchedule) -> str:
         return "with a residual, a schedule that favours latency signals dependents at once"
     if schedule.activates_early and not may_activate_early(config):
         return "only norms with gates in a tensor of their own compute activations early"
-    if schedule.stays_shared and (not schedule.loads_ahead or schedule.keeps_unpacked or schedule.stores_sum_early):
-        return "only rows that are loaded ahead stay in shared memory, where neither floats nor sums are kept"
+    if schedule.stays_shared and not config.backward:
+        return "only rows of which gradients are computed stay in shared memory"
     if config.amax_parts and (schedule.rows_at_once > 1 or schedule.is_persistent):
         return "threads that find an amax load one row after another"
     if schedule.rows_at_once > 1 and config.experts:

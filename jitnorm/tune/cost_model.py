@@ -158,7 +158,6 @@ def _features(config: KernelConfig, schedule: RowSchedule) -> tuple[float, ...]:
         schedule.favours_latency,
         schedule.signals_late,
         schedule.loads_ahead,
-        schedule.stays_shared,
         schedule.splits_chunks,
         schedule.copies_parameters,
         schedule.stays_resident,

@@ -144,7 +144,7 @@ JITNORM_INLINE void process_experts(ArgumentsOf arguments_of, const ExpertOffset
   const RowEncoder::CallScale call = RowEncoder::prepare(a, RowEncoder::given(a));
   signal_after(Phase::kRequested);
   find_statistics(a, of, warp, lane, [] {});
-  finish_rows(a, of, call, thread, warp, lane, [](int) {});
+  finish_rows(a, of, call, thread, warp, lane);
   signal_after(Phase::kStored);
 }
 #endif

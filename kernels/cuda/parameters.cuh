@@ -21,7 +21,7 @@ constexpr int kLongHeldBytes = sizeof(InputChunk) + kChunkSize * sizeof(float);
 #ifdef JITNORM_SANDWICH
 constexpr int kLongHeldBytes = 2 * sizeof(InputChunk);  // in whose place the sum is held
 #else
-constexpr int kLongHeldBytes = kStaysShared ? 0 : sizeof(HeldChunk);
+constexpr int kLongHeldBytes = sizeof(HeldChunk);
 #endif
 #endif
 

@@ -60,7 +60,7 @@ JITNORM_INLINE void process_resident_rows(ArgumentsOf arguments_of) {
     if (first_of_block + stride >= a.rows) launch_dependents();
     next.request(a, first_of_block + stride + own, thread);
     find_statistics(a, of, warp, lane, [] {});
-    finish_rows(a, of, call, thread, warp, lane, [](int) {});
+    finish_rows(a, of, call, thread, warp, lane);
   }
 #ifdef JITNORM_PADS
   pad_scales(a, blockIdx.x * kThreads + threadIdx.x, gridDim.x * kThreads);

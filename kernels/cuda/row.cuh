@@ -53,8 +53,8 @@ struct Row {
 
 // Whether the norm replaces a row that has room for floats once its largest magnitude is known: then the weight, which
 // is as long as the row, need not be loaded again to encode it, nor activations computed again.
-constexpr bool kKeepsNormalized = kNeedsRowAmax && kNormalizes && kHoldsRow && !kStaysShared &&
-                                  RoomForFloats<HeldChunk>::kExists && (kStoresSumEarly || !kStoresSum);
+constexpr bool kKeepsNormalized =
+    kNeedsRowAmax && kNormalizes && kHoldsRow && RoomForFloats<HeldChunk>::kExists && (kStoresSumEarly || !kStoresSum);
 
 struct Rows {
   Row rows[kRowsAtOnce];
@@ -91,7 +91,6 @@ JITNORM_INLINE void visit_chunks(Row& row, Visit visit) {
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksPerLane; ++j) {
-      if constexpr (kStaysShared) row.source.load(row.held[j], row.index(j));
       visit(row.held[j], j);
     }
   } else {

@@ -28,7 +28,7 @@ JITNORM_INLINE void store_other_norms(const Arguments& a, const Row& row, const 
 
 // The values of a chunk that are encoded.
 JITNORM_INLINE void compute_chunk(Row& row, HeldChunk& h, const Parameters& p, int index, float (&y)[kChunkSize]) {
-  if constexpr (!kHoldsRow || kStaysShared) row.source.load(h, index);
+  if constexpr (!kHoldsRow) row.source.load(h, index);
   if constexpr (kKeepsNormalized) {
     JITNORM_UNROLL
     for (int i = 0; i < kChunkSize; ++i) y[i] = float_in(h, i);
@@ -49,10 +49,7 @@ JITNORM_INLINE void move_chunks(Row& row) {
   }
 }
 
-// Calls after_chunk(index) once a chunk of a row is no longer needed.
-template <typename Visit>
-JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (&encoders)[kRowsAtOnce],
-                                Visit after_chunk) {
+JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (&encoders)[kRowsAtOnce]) {
 #pragma unroll 1
   for (int first = 0; first < kChunkSlots; first += kChunksAtOnce) {
     JITNORM_UNROLL
@@ -91,7 +88,6 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
 #ifdef JITNORM_WEIGHTS
         store_other_norms(a, row, row.held[j], of.parameters[j], index);
 #endif
-        after_chunk(index);
       }
     }
     JITNORM_UNROLL
@@ -228,9 +224,8 @@ JITNORM_INLINE void begin_loading(const Arguments& a, Rows& of, Int64 first, int
 }
 
 // The steps after the largest magnitude of each row is known, if it is needed.
-template <typename Visit>
 JITNORM_INLINE void encode_found_rows(const Arguments& a, Rows& of, const RowEncoder::CallScale& call,
-                                      const float (&amax)[kRowsAtOnce], int thread, Visit after_chunk) {
+                                      const float (&amax)[kRowsAtOnce], int thread) {
   RowEncoder encoders[kRowsAtOnce];
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
@@ -248,7 +243,7 @@ JITNORM_INLINE void encode_found_rows(const Arguments& a, Rows& of, const RowEnc
 #ifdef JITNORM_HOLDS_HALVES
   encode_heads(a, of, encoders);
 #else
-  encode_rows(a, of, encoders, after_chunk);
+  encode_rows(a, of, encoders);
 #endif
   JITNORM_UNROLL
   for (int r = 0; r < kRowsAtOnce; ++r) {
@@ -257,9 +252,8 @@ JITNORM_INLINE void encode_found_rows(const Arguments& a, Rows& of, const RowEnc
 }
 
 // The steps after the rows' statistics are known.
-template <typename Visit>
 JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::CallScale& call, int thread, int warp,
-                                int lane, Visit after_chunk) {
+                                int lane) {
   float amax[kRowsAtOnce] = {};
   if constexpr (kNeedsRowAmax) find_amax(a, of, amax, warp, lane);
 #ifdef JITNORM_DIVIDES
@@ -268,10 +262,10 @@ JITNORM_INLINE void finish_rows(const Arguments& a, Rows& of, const RowEncoder::
 #pragma unroll 1
   for (int p = kFirst; p < kEnd; ++p) {
     if (!kSumsRanks && p == 1 && !await_ready(a)) break;
-    encode_found_rows(with_outputs_of(a, (workspace_of(a).rank + p) % kRanks), of, call, amax, thread, after_chunk);
+    encode_found_rows(with_outputs_of(a, (workspace_of(a).rank + p) % kRanks), of, call, amax, thread);
   }
 #else
-  encode_found_rows(a, of, call, amax, thread, after_chunk);
+  encode_found_rows(a, of, call, amax, thread);
 #endif
 }
 
@@ -330,7 +324,7 @@ JITNORM_INLINE void process_rows(const Arguments& a, Int64 block, Visit meanwhil
 #endif
   signal_after(Phase::kRequested);
   find_statistics(a, of, warp, lane, [] {});
-  finish_rows(a, of, call, thread, warp, lane, [](int) {});
+  finish_rows(a, of, call, thread, warp, lane);
   signal_after(Phase::kStored);
 }
 

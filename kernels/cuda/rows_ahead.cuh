@@ -43,10 +43,8 @@ JITNORM_INLINE void copy_ahead(const Arguments& a, Int64 number, int thread) {
 JITNORM_INLINE Row take_staged(const Arguments& a, Int64 number, int thread) {
   asm volatile("cp.async.wait_all;" ::: "memory");
   Row row{number, true, Source::of(a, number).staged(staged_row()), thread};
-  if constexpr (!kStaysShared) {
-    JITNORM_UNROLL
-    for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
-  }
+  JITNORM_UNROLL
+  for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
   return row;
 }
 
@@ -76,13 +74,8 @@ JITNORM_INLINE void process_rows_ahead(ArgumentsOf arguments_of) {
     of.rows[0] = take_staged(a, number, thread);
     const Int64 next = number + stride;
     if (next >= a.rows) launch_dependents();
-    find_statistics(a, of, warp, lane, [&] {
-      if constexpr (!kStaysShared) copy_ahead(a, next, thread);  // all that this thread read is added up
-    });
-    const Source after = Source::of(a, next < a.rows ? next : number);
-    finish_rows(a, of, call, thread, warp, lane, [&](int index) {
-      if (kStaysShared && next < a.rows) copy_chunk_ahead(after, index);
-    });
+    find_statistics(a, of, warp, lane, [&] { copy_ahead(a, next, thread); });  // all that this thread read is added up
+    finish_rows(a, of, call, thread, warp, lane);
     // The next row's sums use the same shared memory, which other threads have read after two more barriers.
     if constexpr (!kCenters && !kNeedsRowAmax) row_barrier();
   }

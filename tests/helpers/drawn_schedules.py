@@ -74,7 +74,7 @@ def _drawn(config: KernelConfig, numbers: Random) -> RowSchedule:
     ahead = numbers.random() < 0.15
     options = {option: numbers.random() < 0.3 for option in _OPTIONS}
     return RowSchedule(
-        warps, chunks, **options, loads_ahead=ahead, stays_shared=ahead and numbers.random() < 0.5,
+        warps, chunks, **options, loads_ahead=ahead,
         rows_at_once=numbers.choice((1, 1, 2, 3)), rows_per_block=numbers.choice((1, 1, 2, 3, 4, 8)),
         blocks_per_row=blocks, resident_blocks=numbers.choice((0, 1, 4)), lanes_per_row=lanes,
     )  # fmt: skip

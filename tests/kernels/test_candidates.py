@@ -81,13 +81,3 @@ def test_threads_of_candidates_have_16_registers_besides_their_row_of_floats(op:
 def test_no_candidate_asks_for_more_threads_than_every_target_has_room_for(size: int) -> None:
     for each in candidates(KernelConfig("rmsnorm", size), AMPERE):
         assert each.resident_blocks * each.threads <= 1536, str(each)
-
-
-def test_rows_stay_in_shared_memory_where_they_are_long_and_held_as_they_are_loaded() -> None:
-    def staying(options: str) -> list[str]:
-        found = candidates(KernelConfig.parse(f"rmsnorm:{options}"), HOPPER)
-        return [str(each) for each in found if each.stays_shared]
-
-    assert staying("hidden_size=32768")[0] == "16x4waso2"
-    assert not staying("hidden_size=8192")
-    assert not staying("hidden_size=32768,residual=true")

@@ -78,7 +78,6 @@ def test_rows_with_separate_parts_may_lie_side_by_side_only_where_others_would_b
 
 def test_blocks_that_load_rows_ahead_are_as_many_as_fit() -> None:
     assert [form_at(TEXTS[0], size, "2wa") for size in (4096, 16384)] == ["4x2wao8", "16x2wao2"]
-    assert form_at(TEXTS[0], 32768, "4was") == "16x4waso2"
     assert [form_at(TEXTS[2], size, "1ua") for size in (1536, 4096)] == ["3x1uap10o1", "8x1uap4o1"]
 
 
