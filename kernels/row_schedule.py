@@ -95,7 +95,7 @@ class RowSchedule:
     tabulates: bool = _flag("m", "m to look activations up in a table")
     activates_early: bool = _flag("z", "z to compute the activations of gates early")
     rows_at_once: int = _count("r", "[2-4]", 1, "r2 for two rows at once")
-    rows_per_block: int = _count("p", r"[2-9]|[1-9]\d", 1, "p2 for two rows a block")
+    rows_per_block: int = _count("p", r"[2-9]|[1-9]\d{1,2}", 1, "p2 for two rows a block")
     blocks_per_row: int = _count("b", r"[2-9]|[1-9]\d", 1, "b2 for two blocks a row")
     resident_blocks: int = _count("o", r"[1-9]\d?", 0, "o4 for room for four blocks")
     lanes_per_row: int = _count("n", r"[1-9]\d{0,2}", WARP_LANES, "n8 for rows of eight lanes each, side by side")

@@ -31,7 +31,7 @@ _LARGEST = 2.0**_END_EXPONENT - 2.0 ** (_END_EXPONENT - 1 - _MANTISSA_BITS)
 _CHEAP = ("relu2", "fatrelu")
 # Warps on a multiprocessor, whose registers hold the next rows, too, and the most for which a row has a single block.
 _WARPS, _MOST_WARPS = 24, 28
-# The most rows of a block that a text can name, among those that fill warps.
+# The most rows of a block, among those that fill warps: as many as were measured.
 _MOST_ROWS = 96
 # Elements of calls of which lanes have two chunks: such threads use memory better, but with fewer iterations, more
 # multiprocessors are idle during the last.

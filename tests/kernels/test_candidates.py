@@ -9,6 +9,8 @@ from jitnorm.kernels.candidates import MOST_CANDIDATES, candidates
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
 from jitnorm.kernels.numerics import CHUNK_SIZE
+from jitnorm.kernels.row_schedule import RowSchedule
+from jitnorm.kernels.schedule import row_schedule
 from jitnorm.kernels.target import Target
 from scheduled_configs import CONFIGS
 
@@ -42,6 +44,16 @@ def test_there_are_candidates_for_usual_rows_and_none_where_nothing_can_be_chose
     for text in ("rmsnorm:hidden_size=128,pair=true,rope=neox,angles=bfloat16", "interleave:hidden_size=4096"):
         assert candidates(KernelConfig.parse(text), HOPPER) == []
     assert candidates(KernelConfig("rmsnorm", 4096), Target("cpu")) == []
+
+
+@pytest.mark.parametrize("op", ["rmsnorm:", "layernorm:", "rmsnorm:gate=norm,", "quantize:quant=e4m3/tensor/f32,"])
+@pytest.mark.parametrize("size", [1, 16, 17, 32, 48, 96, 128])
+def test_schedules_of_the_shortest_rows_have_names(op: str, size: int) -> None:
+    """A block has up to 256 rows of a lane each."""
+    for row_class in ("few", "usual", "many"):
+        config = KernelConfig.parse(f"{op}hidden_size={size},many_rows={str(row_class == 'many').lower()}")
+        found = [row_schedule(config, HOPPER), *candidates(config, HOPPER, row_class)]
+        assert [RowSchedule.parse(str(each)) for each in found] == found
 
 
 def test_short_rows_that_are_not_many_lie_side_by_side_or_signal_late() -> None:
