@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain, product
 
 from .config import KernelConfig
-from .early_activations import in_time
+from .early_activations import early_variants
 from .few_rows import GATED_THREADS
 from .layer_norm_candidates import layer_norm_candidates, sharing_parameters
 from .norm_candidates import clustered_norms, in_cluster, norm_candidates
@@ -68,7 +68,7 @@ def candidates(config: KernelConfig, target: Target, row_class: str = "usual") -
     of_rule = row_schedule(config, target)
     known = {with_room_for_weight(config, of_rule) if of_rule.holds_row else None}
     found = []
-    proposed = (in_time(config, each) for each in _proposed(config, target, row_class))
+    proposed = (early_variants(config, each) for each in _proposed(config, target, row_class))
     for schedule in chain.from_iterable(proposed):
         if schedule not in known and schedule == with_room_for_weight(config, schedule):
             known.add(schedule)

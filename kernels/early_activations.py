@@ -2,8 +2,8 @@
 
 Activations wait only for the gates, which are loaded first, and hide behind the rest of the row and its sums. They take
 twice the registers of 16-bit gates until the row is encoded. On an H200, gated norms to FP8 by token of 16 shapes take
-0.95 of the time, 0.83 to 1.07, and with the fastest divisions for them 0.90; with one chunk per lane and up to 463
-rows, those of 340 x 4864 take 0.84 to NVFP4, 0.84 to FP8 and 0.97 in bfloat16.
+0.95 of the time, 0.83 to 1.07, and with the fastest divisions for them 0.90. With one chunk per lane, 340 x 4864 takes
+0.84 of the time to NVFP4 and to FP8, 0.97 in bfloat16.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def activating_early(config: KernelConfig, schedule: RowSchedule) -> RowSchedule
     return with_room_for_weight(config, replace(schedule, activates_early=True)) if may and gains else schedule
 
 
-def in_time(config: KernelConfig, schedule: RowSchedule) -> tuple[RowSchedule, ...]:
+def early_variants(config: KernelConfig, schedule: RowSchedule) -> tuple[RowSchedule, ...]:
     """The schedule without early activations, with them, or both, whichever may be the fastest.
 
     Norms that are kept until the largest magnitude of the row is known take the place of the activations; otherwise, a
@@ -46,7 +46,7 @@ def in_time(config: KernelConfig, schedule: RowSchedule) -> tuple[RowSchedule, .
 
     Example:
         >>> gated = KernelConfig("rmsnorm", 4096, gate="norm")
-        >>> [list(map(str, in_time(gated, RowSchedule.parse(text)))) for text in ("8x1wq", "4x2wq")]
+        >>> [list(map(str, early_variants(gated, RowSchedule.parse(text)))) for text in ("8x1wq", "4x2wq")]
         [['8x1wq', '8x1wqz'], ['4x2wq']]
     """
     if not may_activate_early(config):

@@ -26,8 +26,8 @@ class RowSchedule:
     """How many threads share a row, and options for how they process it.
 
     Its text form is warps x chunks per lane, followed by a letter for each option: ``4x2``, ``8x1w``, ``14x1we``,
-    ``4x4r2``, ``8x1wu``, ``8x1wql``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``4x2uap6o1``,
-    ``8x1wko3``, ``4x2mp6o1``, ``1x3wp16n8``.
+    ``4x4r2``, ``8x1wu``, ``8x1wql``, ``16x4b2``, ``1x3p2``, ``8x2o4``, ``16x2wao2``, ``4x2uap6o1``, ``8x1wko3``,
+    ``4x2mp6o1``, ``19x1wqz``, ``1x3wp16n8``.
 
     Args:
         warps_per_row: warps that share a row.
