@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .config import KernelConfig
-from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
+from .row_schedule import WARP_LANES, RowSchedule
 from .target import Target
 
 
@@ -20,7 +20,7 @@ def for_ranks(config: KernelConfig, target: Target, schedule: RowSchedule) -> Ro
     Raises:
         ValueError: rows do not fit in registers, or the configuration's schedule lets rows share a block.
     """
-    if not (schedule.holds_row and schedule.chunks_per_lane <= CHUNKS_AT_ONCE):
+    if schedule.chunks_at_once < schedule.chunks_per_lane:
         raise ValueError(
             f"input: has rows of {config.hidden_size}, too long for the registers of {target}, where rows that are "
             "summed over ranks have to stay"

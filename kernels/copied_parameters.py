@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from .config import KernelConfig
 from .dtypes import DTYPES
-from .numerics import CHUNK_SIZE, round_up
-from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
+from .numerics import CHUNK_SIZE
+from .row_schedule import WARP_LANES, RowSchedule
 from .rows_ahead import AHEAD_BYTES
 from .target import Target
 
@@ -21,8 +21,7 @@ _BLOCK_BYTES, _ROW_BYTES = 1 << 10, 1 << 10
 
 def copied_bytes(config: KernelConfig, schedule: RowSchedule) -> int:
     """Shared memory of a block for the chunks of parameters that its threads visit, even past the row."""
-    at_once = min(schedule.chunks_per_lane, CHUNKS_AT_ONCE)
-    chunks = schedule.threads * round_up(schedule.chunks_per_lane, at_once)
+    chunks = schedule.threads * schedule.chunks_per_lane
     return (1 + config.has_bias) * chunks * CHUNK_SIZE * DTYPES[config.weight].bytes
 
 

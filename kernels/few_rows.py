@@ -17,7 +17,7 @@ from .registers import (
     residents_of,
 )
 from .row_parts import has_separate_parts, of_few_rows, of_rows_that_fill
-from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
+from .row_schedule import WARP_LANES, RowSchedule
 from .schedule import MAX_WARPS, PREFERRED_CHUNKS, PREFERRED_WARPS, row_schedule, why_unfit
 from .short_rows import SINGLE_WARP_GROUPS, scales_columns, usual_small_schedule
 from .target import Target
@@ -157,7 +157,7 @@ def _of_gates(config: KernelConfig) -> RowSchedule | None:
     """
     groups = groups_of(config)
     chunks = ceil_div(groups, MAX_WARPS)
-    if chunks >= CHUNKS_AT_ONCE:
+    if chunks not in GATED_THREADS:
         return None
     warps = ceil_div(groups, chunks)
     blocks = residents_of(GATED_THREADS[chunks], WARP_LANES * warps)

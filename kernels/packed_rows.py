@@ -9,7 +9,7 @@ from .config import KernelConfig
 from .numerics import CHUNK_SIZE, ceil_div, next_power_of_two
 from .registers import groups_of, has_room_for_weight, held_bytes, most_held_chunks, waits_for_row_amax
 from .row_parts import has_separate_parts
-from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
+from .row_schedule import MOST_CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
 from .side_by_side import FOLDING_LANES, meets_side_by_side, side_by_side
 
 # Rows that share a block fill blocks of this many threads.
@@ -57,7 +57,7 @@ def packings(config: KernelConfig) -> Iterator[RowSchedule]:
 def why_not_packed(config: KernelConfig, schedule: RowSchedule) -> str:
     """Why rows cannot share a warp as in a schedule, as the end of a sentence; empty if they can."""
     lanes, chunks, count = schedule.lanes_per_row, schedule.chunks_per_lane, chunks_of(config)
-    most = min(CHUNKS_AT_ONCE, most_held_chunks(held_bytes(config)))
+    most = min(MOST_CHUNKS_AT_ONCE, most_held_chunks(held_bytes(config)))
     if lanes not in LANES and not has_separate_parts(config) and (reason := _why_not_side_by_side(config, schedule)):
         return reason
     if schedule.warps_per_row > 1 or schedule.blocks_per_row > 1 or schedule.loads_ahead:

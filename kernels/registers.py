@@ -7,16 +7,18 @@ from dataclasses import replace
 from .config import KernelConfig
 from .dtypes import DTYPES
 from .numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div
-from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
+from .row_schedule import WARP_LANES, RowSchedule
 
 # Bytes of a row that a lane can hold in registers, besides those that it computes with.
 MAX_HELD_BYTES = 256
 # The same including the weight, if that is loaded with the row; if they take more, it is loaded late.
 MAX_PREFETCHED_BYTES = 192
-# Registers of a multiprocessor, their bytes, and those of a thread that do not hold its row, at least: of 2905
-# schedules with fewer that were measured on H100s and H200s, 25 are within 1 % of the fastest; the median takes 1.4
-# times as long.
-_REGISTERS, _REGISTER_BYTES, _LEAST_WORKING = 65536, 4, 16
+# Registers of a multiprocessor, their bytes, and how many of them a thread gets at a time.
+_REGISTERS, _REGISTER_BYTES, _GRANTED_REGISTERS = 65536, 4, 8
+# Registers of a thread that do not hold its row, at least: of 2905 schedules with fewer that were measured on H100s and
+# H200s, 25 are within 1 % of the fastest; the median takes 1.4 times as long. Gated norms and sums with norms, which
+# hold two rows, need more: of 266 with 16 on an H200, three are; of 481 with 24, a quarter.
+_LEAST_WORKING, _LEAST_WORKING_OF_TWO = 16, 24
 # Not every target can have more threads or blocks resident.
 MOST_RESIDENT_THREADS, _MOST_RESIDENTS = 1536, 32
 # About how many threads a multiprocessor should have room for.
@@ -32,7 +34,7 @@ def groups_of(config: KernelConfig) -> int:
 
 def has_room_for_weight(config: KernelConfig, chunks_per_lane: int, activates_early: bool = False) -> bool:
     """Whether a lane has room for so many chunks and their weight."""
-    if not config.normalizes or chunks_per_lane > CHUNKS_AT_ONCE:
+    if not config.normalizes:
         return False
     of_parameters = config.weights * DTYPES[config.weight].bytes + 8 * config.modulation_bias
     held = DTYPES[config.input].bytes + DTYPES["float32"].bytes if activates_early else held_bytes(config)
@@ -122,7 +124,9 @@ def have_room_for_row(config: KernelConfig, schedule: RowSchedule) -> bool:
         if not schedule.copies_parameters:
             element_bytes += (config.weights + config.has_bias) * DTYPES[config.weight].bytes
     held = schedule.chunks_per_lane * CHUNK_SIZE * element_bytes // _REGISTER_BYTES
-    return _REGISTERS // (schedule.resident_blocks * schedule.threads) - held >= _LEAST_WORKING
+    granted = _REGISTERS // (schedule.resident_blocks * schedule.threads) // _GRANTED_REGISTERS * _GRANTED_REGISTERS
+    holds_two = config.combine in ("beside", "sandwich") and not schedule.stays_resident
+    return granted - held >= (_LEAST_WORKING_OF_TWO if holds_two else _LEAST_WORKING)
 
 
 def residents(config: KernelConfig, warps: int, chunks: int) -> int:

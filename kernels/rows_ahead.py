@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from .config import KernelConfig
 from .dtypes import DTYPES
-from .numerics import CHUNK_SIZE, round_up
+from .numerics import CHUNK_SIZE
 from .registers import held_bytes
-from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
+from .row_schedule import WARP_LANES, RowSchedule
 from .target import Target
 
 # Bytes of an asynchronous copy to shared memory.
@@ -58,8 +58,7 @@ def loading_ahead(config: KernelConfig, target: Target, split: RowSchedule) -> R
 
 def shared_chunks(schedule: RowSchedule) -> int:
     """Chunks of a parameter in shared memory: all that threads visit, even past the row."""
-    at_once = min(schedule.chunks_per_lane, CHUNKS_AT_ONCE)
-    return schedule.threads_per_row * round_up(schedule.chunks_per_lane, at_once)
+    return schedule.threads_per_row * schedule.chunks_per_lane
 
 
 def staged_row_bytes(config: KernelConfig) -> int:

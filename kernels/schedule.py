@@ -28,7 +28,7 @@ from .registers import (
 )
 from .resident_rows import why_not_resident
 from .row_parts import has_separate_parts, of_long_row, of_rows_that_fill
-from .row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
+from .row_schedule import WARP_LANES, RowSchedule
 from .rows_ahead import MOST_SHARING_ROWS, sharing_rows, why_not_ahead
 from .short_rows import SINGLE_WARP_GROUPS, short_row_schedule, why_not_rotated
 from .skipped_chunks import why_not_skipped
@@ -306,7 +306,7 @@ def _combining_schedule(config: KernelConfig, groups: int, chunks: int, target: 
     """
     if config.gate_columns and groups > MAX_WARPS * PREFERRED_CHUNKS and has_separate_parts(config):
         return of_rows_that_fill(groups) or of_long_row(config, groups) or RowSchedule(ceil_div(groups, chunks), chunks)
-    if chunks >= CHUNKS_AT_ONCE and target.has_clusters and config.gate_columns:
+    if chunks >= CHUNKS_OF_MANY_ROWS and target.has_clusters and config.gate_columns:
         return RowSchedule(round_up(groups, CLUSTERS[-1]), 1, blocks_per_row=CLUSTERS[-1])
     warps = ceil_div(groups, chunks)
     # Gates with one chunk have enough registers: with room for fewer blocks, SwiGLU of 3328 columns took 5 to 10 %
@@ -320,10 +320,10 @@ def _heavy_schedule(config: KernelConfig, groups: int, chunks: int) -> RowSchedu
 
     Four over six of 10000 x 13184 takes 0.70 of its time with 13 warps; of 3000 x 32000, 0.92 in parts.
     """
-    if groups > CHUNKS_AT_ONCE * _HEAVY_WARPS and (parted := of_long_row(config, groups)):
+    if groups > CHUNKS_OF_MANY_ROWS * _HEAVY_WARPS and (parted := of_long_row(config, groups)):
         return parted
     least = 1 if groups <= _HEAVY_WARPS and groups % PREFERRED_CHUNKS else chunks  # an idle lane takes as long
-    chunks = max(least, min(CHUNKS_AT_ONCE, ceil_div(groups, _HEAVY_WARPS)))
+    chunks = max(least, min(CHUNKS_OF_MANY_ROWS, ceil_div(groups, _HEAVY_WARPS)))
     warps = ceil_div(groups, chunks)
     return RowSchedule(warps, ceil_div(groups, warps))
 

@@ -11,7 +11,6 @@ from .padding import padding_blocks, padding_shares, pads_scales
 from .registers import MAX_PREFETCHED_BYTES
 from .reordered_values import reorders_values
 from .row_parts import has_separate_parts
-from .row_schedule import CHUNKS_AT_ONCE
 from .rows_ahead import shared_chunks, shares_parameters, staged_row_bytes
 from .schedule import row_schedule
 from .short_rows import splits_heads
@@ -28,7 +27,7 @@ def schedule_constants(config: KernelConfig, target: Target) -> Iterator[Constan
     yield integer("kWarpsPerRow", schedule.warps_per_row)
     yield integer("kThreadsPerRow", schedule.threads_per_row)
     yield integer("kChunksPerLane", schedule.chunks_per_lane)
-    yield integer("kChunksUnrolled", CHUNKS_AT_ONCE)
+    yield integer("kChunksAtOnce", schedule.chunks_at_once)
     yield integer("kMaxPrefetchedBytes", MAX_PREFETCHED_BYTES)
     yield integer("kRowsPerBlock", schedule.rows_per_block)
     yield integer("kRowsAtOnce", schedule.rows_at_once)

@@ -23,9 +23,8 @@ from typing import Any
 
 from jitnorm.kernels.config import KernelConfig
 from jitnorm.kernels.generator import generate
-from jitnorm.kernels.numerics import CHUNK_SIZE, ceil_div
+from jitnorm.kernels.numerics import CHUNK_SIZE
 from jitnorm.kernels.row_classes import class_of
-from jitnorm.kernels.row_schedule import CHUNKS_AT_ONCE
 from jitnorm.kernels.schedule import row_schedule
 from jitnorm.kernels.target import Target
 from machine_code import PIPES, count, executed
@@ -69,8 +68,8 @@ def per_element(config: KernelConfig, target: Target) -> dict[str, float]:
     schedule = row_schedule(config, target)
     if not schedule.holds_row or config.hidden_size % CHUNK_SIZE:
         raise ValueError(f"config: {config} reloads rows or loads partial chunks, which is not counted")
-    loops = schedule.chunks_per_lane > CHUNKS_AT_ONCE
-    trips = ceil_div(schedule.chunks_per_lane, CHUNKS_AT_ONCE) if loops else None
+    rounds = schedule.chunks_per_lane // schedule.chunks_at_once
+    trips = rounds if rounds > 1 else None
     counts = count(executed(listing_of(config, target), trips))
     elements = config.hidden_size * schedule.rows_at_once / schedule.threads_per_row
     return {name: number / elements for name, number in counts.items()}

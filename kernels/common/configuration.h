@@ -47,7 +47,7 @@ enum : int {
   kWarpsPerRow = 4,
   kThreadsPerRow = 128,
   kChunksPerLane = 2,
-  kChunksUnrolled = 4,
+  kChunksAtOnce = 2,
   kMaxPrefetchedBytes = 192,
   kRowsPerBlock = 1,
   kRowsAtOnce = 1,

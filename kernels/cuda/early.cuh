@@ -44,7 +44,7 @@ JITNORM_INLINE void signal_after(Phase phase) {
 // not 3.33, on an H100, and 1024 of RMSNorm to FP8 groups of 1920 columns 6.50, not 3.51.
 JITNORM_INLINE void fetch_early(const Arguments& a, Int64 row, int thread) {
   JITNORM_UNROLL
-  for (int j = 0; j < kChunkSlots; ++j) {
+  for (int j = 0; j < kChunksPerLane; ++j) {
     const int index = thread + j * (int)kThreadsPerRow;
     if (index >= kChunks) return;
     if (row == 0) {

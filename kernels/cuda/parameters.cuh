@@ -6,14 +6,10 @@
 #include "source.cuh"
 #include "staged_chunks.cuh"
 
-// Long rows are encoded a few chunks at a time, by the same code: unrolled in full, 8 chunks took NVRTC 0.34 s instead
-// of 0.2, and the compiler kept their unpacked floats, twice the size of the chunks, which exceeds the registers.
-constexpr int kChunksAtOnce = !kHoldsRow ? 1 : kChunksPerLane < kChunksUnrolled ? kChunksPerLane : kChunksUnrolled;
-constexpr int kChunkSlots = (kChunksPerLane + kChunksAtOnce - 1) / kChunksAtOnce * kChunksAtOnce;
-constexpr int kHeldChunks = kHoldsRow ? kChunkSlots : 1;
+constexpr int kHeldChunks = kHoldsRow ? kChunksPerLane : 1;
 // Whether every lane of a block has whole chunks of its first row: where several rows share a block, some warps may
 // have none.
-constexpr bool kFillsLanes = kRowsPerBlock == 1 && kHiddenSize == kChunkSlots * kThreadsPerRow * kChunkSize;
+constexpr bool kFillsLanes = kRowsPerBlock == 1 && kHiddenSize == kChunksPerLane * kThreadsPerRow * kChunkSize;
 // Bytes of a chunk from one pass to the next.
 #ifdef JITNORM_ACTIVATES_EARLY
 constexpr int kLongHeldBytes = sizeof(InputChunk) + kChunkSize * sizeof(float);
@@ -78,7 +74,7 @@ JITNORM_INLINE void take_parameter(WeightChunk& chunk, int parameter, int index)
 // The parameters of the chunks that a warp has in such a slot, in shared memory.
 JITNORM_INLINE uint4* copied_parameter(int parameter, int slot) {
   extern __shared__ uint4 staged[];
-  const int thread = (parameter * kChunkSlots + slot) * kThreads + threadIdx.x / 32 * 32;
+  const int thread = (parameter * kChunksPerLane + slot) * kThreads + threadIdx.x / 32 * 32;
   return staged + thread * kAccessesOf<WeightChunk>;
 }
 

@@ -48,7 +48,7 @@ JITNORM_INLINE void process_resident_rows(ArgumentsOf arguments_of) {
 #else
 #ifdef JITNORM_COPIES_PARAMETERS
   JITNORM_UNROLL
-  for (int j = 0; j < kChunkSlots; ++j) Parameters::copy(a, j, thread + j * kThreadsPerRow);
+  for (int j = 0; j < kChunksPerLane; ++j) Parameters::copy(a, j, thread + j * kThreadsPerRow);
 #else
   next.take(of);  // parameters are loaded at the places of its chunks
   load_weights(a, of);

@@ -72,7 +72,7 @@ JITNORM_INLINE void receive_rows(Rows& of) {
   for (int r = 0; r < kRowsAtOnce; ++r) {
     Row& row = of.rows[r];
     JITNORM_UNROLL
-    for (int j = 0; j < kChunkSlots; ++j) row.source.receive(row.held[j], row.index(j));
+    for (int j = 0; j < kChunksPerLane; ++j) row.source.receive(row.held[j], row.index(j));
   }
 }
 #endif

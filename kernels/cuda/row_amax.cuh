@@ -56,7 +56,6 @@ JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsA
         if constexpr (kHoldsRow) row.amax[j] = 0.0f;
         return;
       }
-      if constexpr (kChunksPerLane > kChunksAtOnce) forget_unpacked(h);
       Parameters& parameters = of.parameters[kPrefetchesWeight ? j : 0];
       if constexpr (!kPrefetchesWeight) parameters.take(a, j, row.index(j));
       float y[kChunkSize];
@@ -69,6 +68,7 @@ JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsA
       if constexpr (kHoldsRow) row.amax[j] = of_chunk;
 #endif
       amax[r] = max_magnitude(amax[r], of_chunk);
+      if constexpr (kChunksPerLane > 4) forget_unpacked(h);
     });
   }
   row_max(amax, of.turn, warp, lane);

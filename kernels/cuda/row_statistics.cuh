@@ -10,7 +10,7 @@ JITNORM_INLINE void store_sums(Rows& of) {
   for (int r = 0; r < kRowsAtOnce; ++r) {
     Row& row = of.rows[r];
     JITNORM_UNROLL
-    for (int j = 0; j < kChunkSlots; ++j) row.source.store_sum(row.held[j], row.index(j));
+    for (int j = 0; j < kChunksPerLane; ++j) row.source.store_sum(row.held[j], row.index(j));
   }
 }
 
@@ -36,7 +36,7 @@ JITNORM_INLINE void make_rows(const Arguments& a, Rows& of, int warp, int lane) 
   JITNORM_UNROLL
   for (int r = 0; kLoadsWeightInFlight && r < kRowsAtOnce; ++r) {
     JITNORM_UNROLL
-    for (int j = 0; j < kChunkSlots; ++j) load_input_weight(of.rows[r], j);
+    for (int j = 0; j < kChunksPerLane; ++j) load_input_weight(of.rows[r], j);
   }
   sums.total(totals, lane);
   JITNORM_UNROLL
@@ -44,7 +44,7 @@ JITNORM_INLINE void make_rows(const Arguments& a, Rows& of, int warp, int lane) 
     Row& row = of.rows[r];
     row.source.take_sum(a, row.number, totals[r]);
     JITNORM_UNROLL
-    for (int j = 0; kHoldsRow && j < kChunkSlots; ++j) {
+    for (int j = 0; kHoldsRow && j < kChunksPerLane; ++j) {
       if constexpr (!kLoadsWeightInFlight) load_input_weight(row, j);
       row.source.make(row.held[j], row.index(j));
     }

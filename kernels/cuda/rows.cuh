@@ -51,7 +51,7 @@ JITNORM_INLINE void move_chunks(Row& row) {
 
 JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (&encoders)[kRowsAtOnce]) {
 #pragma unroll 1
-  for (int first = 0; first < kChunkSlots; first += kChunksAtOnce) {
+  for (int first = 0; first < kChunksPerLane; first += kChunksAtOnce) {
     JITNORM_UNROLL
     for (int j = 0; j < kChunksAtOnce; ++j) {
       if constexpr (!kPrefetchesWeight && !kKeepsNormalized) {
@@ -71,7 +71,8 @@ JITNORM_INLINE void encode_rows(const Arguments& a, Rows& of, const RowEncoder (
         const int index = row.index(first + j);
         float y[kChunkSize];
         compute_chunk(row, row.held[j], of.parameters[j], index, y);
-        if (first + j == kChunkSlots - 1 && signals_after(Phase::kComputed)) launch_dependents_after(y[kChunkSize - 1]);
+        const bool is_last = first + j == kChunksPerLane - 1;
+        if (is_last && signals_after(Phase::kComputed)) launch_dependents_after(y[kChunkSize - 1]);
         if constexpr (!kStoresSumEarly) row.source.store_sum(row.held[j], index);
         if constexpr (kKeepsNorm) {
           store_rounded(a.y_out + row_offset(row.number, a.extents, a.y_out_strides), index, y);
@@ -176,11 +177,11 @@ JITNORM_INLINE void begin_loading(const Arguments& a, Row& row) {
 #endif
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
-    for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
+    for (int j = 0; j < kChunksPerLane; ++j) row.source.load(row.held[j], row.index(j));
   }
 #ifdef JITNORM_RECEIVES
   JITNORM_UNROLL
-  for (int j = 0; j < kChunkSlots; ++j) row.source.send(row.held[j], row.index(j));
+  for (int j = 0; j < kChunksPerLane; ++j) row.source.send(row.held[j], row.index(j));
 #endif
 #ifdef JITNORM_ROTATES
   if constexpr (!kAwaitsPositions) row.angles.find(a);
@@ -192,7 +193,7 @@ JITNORM_INLINE void begin_loading(const Arguments& a, Row& row) {
   row.source.take_given_sum(a, row.number);
   if constexpr (kHoldsRow) {
     JITNORM_UNROLL
-    for (int j = 0; j < kChunkSlots; ++j) row.source.make(row.held[j], row.index(j));
+    for (int j = 0; j < kChunksPerLane; ++j) row.source.make(row.held[j], row.index(j));
   }
 #endif
 #endif
@@ -219,7 +220,7 @@ JITNORM_INLINE void begin_loading(const Arguments& a, Rows& of, Int64 first, int
   if constexpr (kLoadsWeight && !kLoadsWeightFirst) load_weights(a, of);
 #ifdef JITNORM_COPIES_PARAMETERS
   JITNORM_UNROLL
-  for (int j = 0; j < kChunkSlots; ++j) Parameters::copy(a, j, of.rows[0].index(j));
+  for (int j = 0; j < kChunksPerLane; ++j) Parameters::copy(a, j, of.rows[0].index(j));
 #endif
 }
 

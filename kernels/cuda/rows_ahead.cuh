@@ -44,7 +44,7 @@ JITNORM_INLINE Row take_staged(const Arguments& a, Int64 number, int thread) {
   asm volatile("cp.async.wait_all;" ::: "memory");
   Row row{number, true, Source::of(a, number).staged(staged_row()), thread};
   JITNORM_UNROLL
-  for (int j = 0; j < kChunkSlots; ++j) row.source.load(row.held[j], row.index(j));
+  for (int j = 0; j < kChunksPerLane; ++j) row.source.load(row.held[j], row.index(j));
   return row;
 }
 
@@ -65,7 +65,7 @@ JITNORM_INLINE void process_rows_ahead(ArgumentsOf arguments_of) {
 #ifdef JITNORM_SHARES_PARAMETERS
   if (row_of_block() == 0) {
     JITNORM_UNROLL
-    for (int j = 0; j < kChunkSlots; ++j) of.parameters[0].share(a, thread + j * kThreadsPerRow);
+    for (int j = 0; j < kChunksPerLane; ++j) of.parameters[0].share(a, thread + j * kThreadsPerRow);
   }
   if constexpr (kRowsPerBlock > 1) __syncthreads();
 #endif

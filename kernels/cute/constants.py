@@ -9,9 +9,9 @@ from functools import cached_property
 from ..arguments import WIDEST_ACCESS, TensorArgument
 from ..config import KernelConfig
 from ..interface import interface
-from ..numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two, round_up
+from ..numerics import CHUNK_SIZE, GROUP_CHUNKS, ceil_div, next_power_of_two
 from ..quant_spec import CODE_BITS, MAX_CODE, QuantSpec
-from ..row_schedule import CHUNKS_AT_ONCE, RowSchedule
+from ..row_schedule import RowSchedule
 from ..target import Target
 from .schedule import Pipeline
 
@@ -63,19 +63,9 @@ class Constants:
         return self.row_size % CHUNK_SIZE != 0
 
     @cached_property
-    def chunks_at_once(self) -> int:
-        """Chunks that are encoded by straight-line code; long rows loop over it, which spares time and registers."""
-        return min(self.schedule.chunks_per_lane, CHUNKS_AT_ONCE) if self.schedule.holds_row else 1
-
-    @cached_property
-    def chunk_slots(self) -> int:
-        """Chunks of a lane, with those past the row that fill up the last pass of the loop."""
-        return round_up(self.schedule.chunks_per_lane, self.chunks_at_once)
-
-    @cached_property
     def has_idle_slots(self) -> bool:
         """Whether a lane may be left without a whole chunk in a slot."""
-        covered = self.schedule.threads_per_row * self.chunk_slots
+        covered = self.schedule.threads_per_row * self.schedule.chunks_per_lane
         return self.schedule.rows_per_block > 1 or covered > self.whole_chunks
 
     @cached_property

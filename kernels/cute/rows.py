@@ -122,19 +122,19 @@ class RowKernel:
     def _prefetch_parameters(self, first_chunk: UInt) -> list[Parameters]:
         if not self._prefetches_weight:
             return []
-        slots = range(self._constants.chunks_at_once)
+        slots = range(self._constants.schedule.chunks_at_once)
         return [self._load_parameters_at(self._index(first_chunk, slot)) for slot in slots]
 
     def _index(self, first_chunk: UInt, slot: UInt | int) -> UInt:
         return first_chunk + slot * self._sharing.chunk_stride
 
     def _load_row(self, source: Any, first_chunk: UInt) -> list[list[Value]]:
-        slots = range(self._constants.chunk_slots)
+        slots = range(self._constants.schedule.chunks_per_lane)
         return [self._combine.load(source, self._index(first_chunk, slot)) for slot in slots]
 
     def _forget(self, held: list[list[Value]]) -> list[list[Value]]:
         """The chunks, their floats no longer in registers, if there are many of them."""
-        if self._constants.schedule.chunks_per_lane <= self._constants.chunks_at_once:
+        if self._constants.schedule.chunks_per_lane == self._constants.schedule.chunks_at_once:
             return held
         return [self._combine.forget_unpacked(chunk) for chunk in held]
 
@@ -225,7 +225,7 @@ class RowKernel:
     ) -> None:  # fmt: skip
         """Encodes the chunks of the thread, some at a time; what is held moves down as it is used up."""
         constants = self._constants
-        at_once, slots = constants.chunks_at_once, constants.chunk_slots
+        at_once, slots = constants.schedule.chunks_at_once, constants.schedule.chunks_per_lane
 
         def encode(index: UInt, chunk: list[Value], of: Parameters, amax: Value | None) -> None:
             y = self._normalize.chunk(self._combine.floats(chunk), of, statistic)

@@ -14,8 +14,8 @@ from ..dtypes import DTYPES
 from ..numerics import CHUNK_SIZE, ceil_div, round_up
 from ..registers import groups_of, held_bytes, most_held_chunks, waits_for_row_amax
 from ..row_parts import has_separate_parts
-from ..row_schedule import CHUNKS_AT_ONCE, WARP_LANES, RowSchedule
-from ..schedule import CLUSTERS, MAX_WARPS, PREFERRED_WARPS, row_schedule
+from ..row_schedule import WARP_LANES, RowSchedule
+from ..schedule import CHUNKS_OF_MANY_ROWS, CLUSTERS, MAX_WARPS, PREFERRED_WARPS, row_schedule
 from ..short_rows import SINGLE_WARP_GROUPS, small_row_schedule
 from ..target import Target
 
@@ -103,7 +103,7 @@ def _divide(config: KernelConfig, blocks: int) -> RowSchedule | None:
     """A row held by the registers of so many blocks, each with a run of its chunks; None if they are too few."""
     groups = groups_of(config)
     chunks = min(ceil_div(groups, PREFERRED_WARPS * blocks), most_held_chunks(held_bytes(config)))
-    chunks = round_up(chunks, min(chunks, CHUNKS_AT_ONCE))
+    chunks = round_up(chunks, min(chunks, CHUNKS_OF_MANY_ROWS))
     warps = ceil_div(groups, chunks * blocks)
     if warps > MAX_WARPS or chunks > most_held_chunks(held_bytes(config)):
         return None

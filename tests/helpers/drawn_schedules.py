@@ -65,7 +65,7 @@ def config_by_rules(op: str, numbers: Random) -> KernelConfig:
 
 def _drawn(config: KernelConfig, numbers: Random) -> RowSchedule:
     """A division of a row with random options, which may not fit."""
-    blocks, lanes, chunks = numbers.choice((1, 1, 2, 4)), WARP_LANES, numbers.choice((1, 2, 3, 4))
+    blocks, lanes, chunks = numbers.choice((1, 1, 2, 4)), WARP_LANES, numbers.choice((1, 2, 3, 4, 5, 7))
     warps = round_up(ceil_div(groups_of(config), chunks), blocks)
     chunks = ceil_div(groups_of(config), warps)
     if numbers.random() < 0.25:

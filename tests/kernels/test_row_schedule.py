@@ -51,6 +51,12 @@ def test_the_texts_that_tables_hold_mean_what_they_meant() -> None:
     assert shared.stays_shared
 
 
+def test_up_to_seven_chunks_are_encoded_at_once_and_eight_in_two_rounds() -> None:
+    held = [RowSchedule(1, chunks) for chunks in range(1, 9)]
+    assert [each.chunks_at_once for each in held] == [1, 2, 3, 4, 5, 6, 7, 4]
+    assert RowSchedule(16, 20, holds_row=False).chunks_at_once == 1
+
+
 def test_rows_that_are_too_long_for_a_block_are_not_held() -> None:
     schedules = [row_schedule(KernelConfig("rmsnorm", size), AMPERE) for size in (64, 512, 4096, 131072)]
     assert [schedule.holds_row for schedule in schedules] == [True, True, True, False]
@@ -70,7 +76,7 @@ def test_other_texts_are_refused(text: str) -> None:
         ("rmsnorm:hidden_size=128,pair=true,rope=neox,rotary_size=128,schedule=1x1", "heads to rotate"),
         ("rmsnorm:hidden_size=384,schedule=1x2wp16n8", "the 24 chunks of a row are not 2 or one less for each of 8"),
         ("rmsnorm:hidden_size=384,schedule=1x3wp2n8", "blocks are up to 32 whole warps"),
-        ("rmsnorm:hidden_size=384,schedule=1x3r2p16n8", "a lane holds 4 chunks"),
+        ("rmsnorm:hidden_size=384,schedule=1x3r3p16n8", "a lane holds 7 chunks"),
         ("rmsnorm:hidden_size=256,quant=e4m3/128/f32,schedule=1x4wp8n4", "a block of 128 elements has more lanes"),
         ("rmsnorm:hidden_size=4096,schedule=4x1", "the 8 groups of a row"),
         ("rmsnorm:hidden_size=4096,schedule=4x3", "the 8 groups of a row"),
