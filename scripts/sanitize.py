@@ -69,13 +69,15 @@ OF_MANY_ROWS = (
 # Some rows share a block, and some blocks have several rows.
 OF_FORMS = (
     (5, "rmsnorm:hidden_size=4096,quant=e2m1/16/e4m3/128x4,residual=true,schedule=8x1we"),
-    *((300, f"rmsnorm:hidden_size=1536,schedule={each}") for each in ("3x1wu", "3x1wuql", "3x1wao1", "3x1waso1")),
+    *((300, f"rmsnorm:hidden_size=1536,schedule={each}") for each in ("3x1wu", "3x1wuql", "3x1wao1")),
     (900, "layernorm:hidden_size=2048,schedule=2x2uap3o1"),
     *((300, f"layernorm:hidden_size=1536,schedule={each}") for each in ("3x1wuqko1", "3x1wqhko1", "2x2wkgr2o1")),
     (300, "rmsnorm:hidden_size=1552,quant=e4m3/row/f32,schedule=4x1wqko1"),
     (300, "rmsnorm:hidden_size=1536,residual=true,quant=e2m1/16/e4m3/128x4,schedule=3x1wqkr2o1"),
     (300, "layernorm:hidden_size=1536,quant=e4m3/tensor/f32,schedule=3x1uqckr2o1"),
     (5, "rmsnorm:hidden_size=1200,quant=e2m1/16/e4m3/linear/row,schedule=2x2wqdg"),
+    (5, "rmsnorm:hidden_size=2320,quant=e2m1/16/e4m3/128x4,schedule=1x5uql"),
+    (37, "rmsnorm:hidden_size=656,quant=e2m1/16/e4m3/linear/row,schedule=1x6qp8n8"),
     *((5, f"rmsnorm:hidden_size=1552,residual=true,schedule={each}") for each in ("4x1wqlh", "2x2wqdh")),
     (5, "layernorm:hidden_size=1168,weight=float32,schedule=3x1uhr2"),
     (7, "rmsnorm:hidden_size=4112,quant=e4m3/row/f32,schedule=8x2wqhb2"),
