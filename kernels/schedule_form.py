@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from .config import KernelConfig
 from .copied_parameters import most_copies, why_not_copied
 from .numerics import ceil_div, round_up
+from .packed_rows import chunks_of
 from .registers import (
     MOST_RESIDENT_THREADS,
     groups_of,
@@ -43,11 +44,13 @@ class ScheduleForm:
 
     Its text is that of a RowSchedule without the warps of a row, with those of a block if that has so many at any
     length, and with threads instead of resident blocks: ``2``, ``1wu``, ``1/4``, ``1/8b2``, ``1f128``, ``1i128``,
-    ``2wt1024``. Blocks with a table of activations (``1m``) have as many rows as kernels/tabulated_rows.py says.
+    ``2wt1024``, ``5qp16n8``. Blocks with a table of activations (``1m``) have as many rows as kernels/tabulated_rows.py
+    says.
 
     Args:
-        options: the chunks per lane, which are more only for rows that are too long, and everything else that does not
-            depend on the length; its warps and resident blocks do not count.
+        options: the chunks per lane, and everything else that does not depend on the length; its warps and resident
+            blocks do not count. Chunks are more only for rows that are too long, and the most for rows that share
+            warps (``n``); longer ones have no such schedule.
         block_warps: warps of each of a row's blocks. With separate parts, rows have as many blocks as needed; in a
             cluster, lanes have as many chunks as needed. 32: as many warps as the chunks leave, at most 32, unless
             parts are separate. 0: the same, at most 16.
@@ -122,7 +125,12 @@ class ScheduleForm:
         if self.options.tabulates:
             found = tabulated(config, self.options.chunks_per_lane)
             return None if why_unfit(config, target, found) else found
-        divided = self._side_by_side(config) if self.filled_threads else self._divided(config)
+        if self.filled_threads:
+            divided = self._side_by_side(config)
+        elif self.options.lanes_per_row < WARP_LANES:
+            divided = self._packed(config)
+        else:
+            divided = self._divided(config)
         if divided is None:
             return None
         found = with_room_for_weight(config, self._residing(divided, config, target))
@@ -144,6 +152,11 @@ class ScheduleForm:
         chunks, where = self.options.chunks_per_lane, self.where_others_idle
         found = side_by_side(config, chunks, self.filled_threads, where_others_idle=where)
         return found and replace(self.options, rows_per_block=found.rows_per_block, lanes_per_row=found.lanes_per_row)
+
+    def _packed(self, config: KernelConfig) -> RowSchedule | None:
+        """Rows that share warps, if their lanes need no more chunks than the form has."""
+        chunks = ceil_div(chunks_of(config), self.options.lanes_per_row)
+        return None if chunks > self.options.chunks_per_lane else replace(self.options, chunks_per_lane=chunks)
 
     def _divided(self, config: KernelConfig) -> RowSchedule:
         """The warps and blocks of a row."""

@@ -64,6 +64,14 @@ def test_short_rows_that_are_not_many_lie_side_by_side_or_signal_late() -> None:
     assert {"1x1p8n20", "1x2p16n12"} <= {str(each) for each in candidates(parted, HOPPER, "few")}
 
 
+def test_many_rows_have_candidates_with_many_chunks_per_lane() -> None:
+    norm = KernelConfig.parse("rmsnorm:hidden_size=2304,quant=e2m1/16/e4m3,many_rows=true")
+    assert {"1x5uql", "1x5q"} <= {str(each) for each in candidates(norm, HOPPER, "many")}
+    short = replace(norm, hidden_size=640)
+    assert {"1x5uqp16n8", "1x5qp16n8"} <= {str(each) for each in candidates(short, HOPPER, "many")}
+    assert max(each.chunks_per_lane for each in candidates(norm, HOPPER, "usual")) < 5
+
+
 def test_few_gated_rows_have_candidates_that_signal_before_their_activations() -> None:
     gated = KernelConfig.parse("quantize:hidden_size=8704,weight=none,gate_columns=8704,quant=e4m3/row/f32")
     assert {"9x2o2", "9x2lo2", "6x3lo3"} <= {str(each) for each in candidates(gated, HOPPER, "few")}

@@ -21,6 +21,8 @@ TEXTS = (
     "rmsnorm:hidden_size={}", "rmsnorm:hidden_size={},residual=true,quant=e2m1/16/e4m3",
     "layernorm:hidden_size={},weight=float32", "quantize:hidden_size={},gate_columns={},quant=e4m3/32/ue8m0",
 )  # fmt: skip
+# Two rows at once.
+GATED = "rmsnorm:hidden_size={},gate=norm"
 # Without and with a bias.
 BIASED = ("rmsnorm:hidden_size={}", "rmsnorm:hidden_size={},bias=true")
 LENGTHS = (1536, 2560, 5120, 7168, 12288, 18432, 24576, 32768)
@@ -63,6 +65,11 @@ def test_the_form_of_a_candidate_gives_that_schedule_again_and_its_text_the_form
         (TEXTS[3], "1f128", ["1x1p2n96", "None"]),
         (TEXTS[0], "1/32wqh", ["3x1wqh", "20x1wqh"]),
         (TEXTS[1], "2qh", ["2x2q", "10x2q"]),
+        (TEXTS[0], "5uql", ["1x3uql", "4x5uql"]),
+        (TEXTS[0], "6qp8n16", ["1x6qp8n16", "None"]),
+        (TEXTS[0], "5qp8n16", ["None", "None"]),  # which is six chunks in each of 16 lanes
+        (GATED, "2qt1280", ["2x2q", "10x2q"]),  # which would leave 16 registers besides two rows
+        (GATED, "2qt1024", ["2x2qo16", "10x2qo3"]),
     ],
 )
 def test_a_form_has_a_schedule_for_each_length(text: str, form: str, schedules: list[str]) -> None:
