@@ -156,8 +156,9 @@ def test_every_tuned_op_has_shipped_forms_whose_schedules_fit_each_target(size: 
     for case in plan(OPS, [128 * (size // 128)], [], HOPPER).cases:
         text = forms[str(form_key(case.key)), case.row_class]
         first, *others = form_at(groups_of(case.config), text, is_whole=has_whole_groups(size)).split("|")
-        # Rows may lie side by side only where lanes would be idle otherwise, so another form follows.
-        is_partial = ("i" in first or ("f" in first and meets_side_by_side(case.config))) and others
+        # Rows may lie side by side only where lanes would be idle otherwise, and share warps only where these have few
+        # chunks in each lane, so another form follows.
+        is_partial = ("i" in first or "n" in first or ("f" in first and meets_side_by_side(case.config))) and others
         assert first == BY_RULE or is_partial or ScheduleForm.parse(first).schedule(case.config, HOPPER), (case, first)
         for target in (HOPPER, AMPERE):
             schedule = fitted_schedule(case.key, case.config, target, case.row_class, forms)
