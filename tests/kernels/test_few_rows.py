@@ -53,6 +53,14 @@ def test_calls_that_fill_the_gpu_are_left_to_the_rules(norm: str) -> None:
     assert [few_rows_schedule(config, HOPPER, each) for each in ("usual", "many")] == ["", ""]
 
 
+@pytest.mark.parametrize("row_class", ["few", "some", "several"])
+def test_clusters_share_norms_that_take_more_than_four_chunks_per_lane_of_a_block(row_class: str) -> None:
+    plain, by_token = (KernelConfig.parse(f"rmsnorm:hidden_size=40960{each}") for each in ("", ",quant=e4m3/row/f32"))
+    assert few_rows_schedule(plain, HOPPER, row_class) == "40x2qdb4"
+    assert (few_rows_schedule(by_token, HOPPER, row_class) == "40x2qdb4") == (row_class != "several")
+    assert few_rows_schedule(plain, Target("sm_80"), row_class) == ""
+
+
 def test_few_rows_of_layer_normalization_do_not_take_turns_at_a_block() -> None:
     config = KernelConfig.parse("layernorm:hidden_size=4096,quant=e4m3/32/ue8m0")
     assert row_schedule(config, HOPPER).loads_ahead
