@@ -45,6 +45,10 @@ JITNORM_INLINE float chunk_amax(const float (&y)[kChunkSize], int index) {
 }
 #endif
 
+// Whether chunks are unpacked and normalized again to encode them: the floats of more than four would take the
+// registers of other blocks. With five chunks in each of 16 lanes, NVFP4 by row of 1280 columns takes 0.89 of the time.
+constexpr bool kForgetsNormalized = kChunksPerLane > 4;
+
 // The largest |y| of each row, and of each chunk that is held.
 JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsAtOnce], int warp, int lane) {
   JITNORM_UNROLL
@@ -68,7 +72,7 @@ JITNORM_INLINE void find_amax(const Arguments& a, Rows& of, float (&amax)[kRowsA
       if constexpr (kHoldsRow) row.amax[j] = of_chunk;
 #endif
       amax[r] = max_magnitude(amax[r], of_chunk);
-      if constexpr (kChunksPerLane > 4) forget_unpacked(h);
+      if constexpr (kForgetsNormalized) forget_unpacked(h);
     });
   }
   row_max(amax, of.turn, warp, lane);

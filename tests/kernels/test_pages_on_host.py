@@ -94,10 +94,12 @@ def run(config: KernelConfig, target: Target, arrays: dict[str, Any]) -> dict[st
     outputs = ("q_out", "k_out", "v_out") if config.keep_heads else ("q_out",)
     arrays = {**arrays, **{name: np.zeros_like(arrays[name[0]]) for name in outputs}}
     memory, places, end = np.zeros(1 << 16, np.uint8), {}, 256
+    readable = np.zeros(memory.size, bool)
     parameters: list[int | float] = []
     for name, array in arrays.items():
         places[name] = end
         memory[end:][: array.nbytes] = array.reshape(-1).view(np.uint8)
+        readable[end:][: array.nbytes] = True
         end += -(-array.nbytes // 256) * 256
         parameters.append(places[name])
         if name in HEADS or name in outputs:
@@ -111,5 +113,7 @@ def run(config: KernelConfig, target: Target, arrays: dict[str, Any]) -> dict[st
         parameters += [TOKENS * HEADS[name], HEADS[name]]
     recipe = launch_recipe(config, target)
     grid = evaluate(recipe["grid"], TOKENS * HEADS["q"], second_rows=TOKENS * HEADS["k"])
-    run_ptx(cuda_ptx_of(config, target), memory, parameters, grid, recipe["block"], recipe["cluster"])
+    run_ptx(
+        cuda_ptx_of(config, target), memory, parameters, grid, recipe["block"], recipe["cluster"], readable=readable
+    )
     return {name: memory[places[name] :][: array.nbytes].copy() for name, array in arrays.items()}
